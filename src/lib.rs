@@ -7,7 +7,7 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← engine ← journal ← net, host`, and `sync ← engine`. A
+//! Data flows one way: `store ← command ← engine ← snapshot ← net, host`, and `sync ← engine`. A
 //! module may use those before it in this list, never those after it; `net` and `host` do not use
 //! each other. A test checks this. docs/design.md explains the parts, docs/glossary.md the terms.
 
@@ -21,7 +21,7 @@ pub mod command;
 
 pub mod engine;
 
-pub mod journal;
+pub mod snapshot;
 
 pub mod net;
 

@@ -95,7 +95,7 @@ pub const GROWING_BYTES: usize = 16 << 10;
 /// appended byte costs four moved ones on average.
 pub const GROWTH_DIVISOR: usize = 4;
 
-/// What the log needs to name one more part of a value, in bytes: parts of a BITFIELD that are no
+/// The bytes in which the log names one more part of a value: parts of a BITFIELD that are no
 /// further apart are logged as one.
 pub const PART_NAME_BYTES: u32 = 16;
 
@@ -113,11 +113,11 @@ pub const BASE_SYNCED_EVERY: usize = 4 << 20;
 /// is loaded; a single frame may be larger. A worker that naps, or has others to serve, misses some
 /// milliseconds of reading: a few MiB.
 pub const LOAD_WAITING_BYTES: usize = 16 << 20;
-/// What a thread takes of them in one go, if there is so much: then it has some 16 short keys for
-/// each of 1024 shards.
+/// A thread takes this much of them in one go, if there is so much: then it has some 16 short keys
+/// for each of 1024 shards.
 pub const LOAD_BATCH_BYTES: usize = 2 << 20;
 /// The most keys that it puts into a shard before it lets others have it, and looks at the clock.
-pub const LOAD_RUN_KEYS: usize = 32;
+pub const LOAD_KEYS_AT_ONCE: usize = 32;
 
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);
@@ -295,8 +295,8 @@ pub const AOF_LOOKED_AT_EVERY: Duration = Duration::from_millis(1);
 /// The longest that it gathers.
 pub const GATHERED_FOR: Duration = Duration::from_micros(100);
 
-/// Once a run keeps so many bytes of what keys were, it keeps of each key no more than what it was
-/// first: looking that up costs more than small values do. The model of the log gets there, too.
+/// Once a run keeps so many bytes of old values, it keeps only the first one of each key: looking
+/// that up costs more than small values do. The model of the log gets there, too.
 pub const KEPT_ONCE_BYTES: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
 /// About the largest text of records that the main thread gives to the host's log at once, in
@@ -447,8 +447,8 @@ pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;
 /// 0.1 ms of the main thread, once in a turn of its loop at most.
 pub const EXECS_AFTER_PAUSE: u32 = 100;
 
-/// How often the host is asked who owns the slots of the cluster: keys of a slot that another node
-/// has taken remain for so long.
+/// How often the host is asked for the owners of the cluster's slots: keys of a slot that another
+/// node has taken remain for so long.
 pub const OWNERS_ASKED_EVERY: Duration = Duration::from_secs(1);
 /// It is asked less often if that takes more than this part of the main thread's time: the answer
 /// to CLUSTER SLOTS grows with the number of ranges.

@@ -7,8 +7,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use midi::command::record::aof::{self, Damage};
 use midi::command::record::{Record, Records};
-use midi::journal::aof::{self, Damage};
 
 const USAGE: &str = "\
 midi-check-aof [--fix] FILE       finds the first damage; --fix cuts it off, after a question

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use midi::engine::{Staging, Workers};
-use midi::journal::snapshot;
+use midi::snapshot;
 use midi::store::Store;
 
 use super::{VALUE, engine, fill, locked, processor_time};
@@ -42,7 +42,7 @@ pub fn snapshot(count: u64) {
             look(&held);
             from.ledger.release(from.worker_slot(0), shard, held);
         };
-        snapshot::save(&from, &mut lend, &mut strings, &mut |_| ());
+        snapshot::save(&from, snapshot::SavedAs::Section, &mut lend, &mut strings, &mut |_| ());
         println!("  save                           {:>6.1}", per_key(start));
     }
     for workers in [0, 1, 2, 2, 2] {

@@ -109,7 +109,7 @@ pub fn growth(count: u64) {
         });
     }
     {
-        // What allocator, kernel and other processes contribute to all of these.
+        // Allocator, kernel and other processes contribute this to all of these.
         let mut entries = Vec::with_capacity(count as usize);
         time_inserts("entries, no table", count, |number| {
             entries.push(Entry::new(Key::new(number).bytes(), Value::Inline(b"8 bytes."), None));

@@ -13,7 +13,7 @@ use midi::engine::{Outcome, Taking};
 use super::keys::{KEYS, Random, Zipf, stream};
 use super::{Figures, Sink, VALUE, call, engine, fill, median, processor_time};
 
-/// What threads did in a period.
+/// The work of threads in a period.
 #[derive(Clone, Copy, Default)]
 struct Done {
     per_second: f64,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use midi::command::Cluster;
 use midi::engine::{Config, Engine, Locked, Settings, Staging};
-use midi::journal::snapshot::{LoadError, Sink, Source, VERSION, load, save};
+use midi::snapshot::{LoadError, SavedAs, Sink, Source, VERSION, load, save};
 use midi::store::{Origin, Store, UnixMs};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -106,7 +106,13 @@ fn visit(engine: &Engine, shard: u32, look: &mut dyn FnMut(&Store)) {
 
 fn saved(engine: &Engine) -> Vec<Vec<u8>> {
     let mut list = List::default();
-    save(engine, &mut |shard, look| visit(engine, shard, look), &mut list, &mut |_| ());
+    save(
+        engine,
+        SavedAs::Section,
+        &mut |shard, look| visit(engine, shard, look),
+        &mut list,
+        &mut |_| (),
+    );
     list.0
 }
 

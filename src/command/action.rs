@@ -124,7 +124,7 @@ pub enum DoorCommand {
     Info,
     /// A line of help for each command.
     Help,
-    /// What was written to keys, from the host's AOF or a master.
+    /// Writes from the host's AOF or from a master.
     Journal,
 }
 

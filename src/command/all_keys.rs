@@ -3,10 +3,11 @@
 
 use arrayvec::ArrayVec;
 
+use super::args::split_sign;
 use super::glob::{KeySet, Pattern};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits,
-    Long, OnAllKeys, OtherDbs, Walk, WalkStep, arg, tips, word,
+    Long, OnAllKeys, OtherDbs, Walk, WalkStep, arg, docs, tips, word,
 };
 use crate::limits::SCAN_AT_ONCE;
 
@@ -42,11 +43,9 @@ pub(super) static KEYS: Command = Command {
         2,
         Flags { readonly: true, ..Flags::NONE },
         "keyspace read slow dangerous",
-        Docs {
-            summary: "Returns all keys that match a pattern; other commands go on meanwhile.",
-            complexity: "O(N), N being the number of keys in the database",
-            args: &[arg("pattern", ArgKind::Pattern)],
-        },
+        docs("Returns all keys that match a pattern; other commands go on meanwhile.")
+            .costs("O(N), N being the number of keys in the database")
+            .takes(&[arg("pattern", ArgKind::Pattern)]),
         Action::AllKeys(OnAllKeys::Keys),
     )
 };
@@ -60,16 +59,14 @@ pub(super) static SCAN: Command = Command {
         -2,
         Flags { readonly: true, ..Flags::NONE },
         "keyspace read slow",
-        Docs {
-            summary: "Iterates over the keys of the database.",
-            complexity: "O(1) for every call, O(N) for a complete iteration",
-            args: &[
+        docs("Iterates over the keys of the database.")
+            .costs("O(1) for every call, O(N) for a complete iteration")
+            .takes(&[
                 arg("cursor", ArgKind::Integer),
                 arg("pattern", ArgKind::Pattern).token("MATCH").optional(),
                 arg("count", ArgKind::Integer).token("COUNT").optional(),
                 arg("type", ArgKind::String).token("TYPE").optional(),
-            ],
-        },
+            ]),
         Action::AllKeys(OnAllKeys::Scan),
     )
 };
@@ -82,7 +79,7 @@ pub(super) static RANDOMKEY: Command = Command {
         1,
         Flags { readonly: true, ..Flags::NONE },
         "keyspace read slow",
-        Docs { summary: "Returns a key drawn at random.", complexity: "O(1)", args: &[] },
+        docs("Returns a key drawn at random."),
         Action::AllKeys(OnAllKeys::RandomKey),
     )
 };
@@ -94,11 +91,8 @@ pub(super) static DBSIZE: Command = Command {
         1,
         Flags { readonly: true, fast: true, ..Flags::NONE },
         "keyspace read fast",
-        Docs {
-            summary: "Returns the number of keys in the database.",
-            complexity: "O(T), T being the number of threads",
-            args: &[],
-        },
+        docs("Returns the number of keys in the database.")
+            .costs("O(T), T being the number of threads"),
         Action::AllKeys(OnAllKeys::DbSize),
     )
 };
@@ -110,12 +104,9 @@ pub(super) static COUNTKEYSINSLOT: Command = Command {
         2,
         Flags { readonly: true, ..Flags::NONE },
         "slow",
-        Docs {
-            summary: "Returns the number of midi's keys in a slot of the cluster, in all \
-                      databases.",
-            complexity: "O(D), D being the number of databases",
-            args: &[arg("slot", ArgKind::Integer)],
-        },
+        docs("Returns the number of midi's keys in a slot of the cluster, in all databases.")
+            .costs("O(D), D being the number of databases")
+            .takes(&[arg("slot", ArgKind::Integer)]),
         Action::AllKeys(OnAllKeys::CountKeysInSlot),
     )
 };
@@ -128,11 +119,9 @@ pub(super) static FLUSHDB: Command = Command {
         -1,
         Flags { write: true, ..Flags::NONE },
         "keyspace write slow dangerous",
-        Docs {
-            summary: "Deletes all midi keys of the database, at one moment.",
-            complexity: "O(S), S being the number of shards; memory is freed in the background",
-            args: FLUSH,
-        },
+        docs("Deletes all midi keys of the database, at one moment.")
+            .costs("O(S), S being the number of shards; memory is freed in the background")
+            .takes(FLUSH),
         Action::AllKeys(OnAllKeys::FlushDb),
     )
 };
@@ -146,11 +135,9 @@ pub(super) static FLUSHALL: Command = Command {
         -1,
         Flags { write: true, ..Flags::NONE },
         "keyspace write slow dangerous",
-        Docs {
-            summary: "Deletes all midi keys of all databases, at one moment.",
-            complexity: "O(S), S being the number of shards; memory is freed in the background",
-            args: FLUSH,
-        },
+        docs("Deletes all midi keys of all databases, at one moment.")
+            .costs("O(S), S being the number of shards; memory is freed in the background")
+            .takes(FLUSH),
         Action::AllKeys(OnAllKeys::FlushAll),
     )
 };
@@ -162,11 +149,9 @@ pub(super) static SWAPDB: Command = Command {
         3,
         Flags { write: true, fast: true, ..Flags::NONE },
         "keyspace write fast dangerous",
-        Docs {
-            summary: "Exchanges the midi keys of two databases, at one moment.",
-            complexity: "O(S), S being the number of shards",
-            args: &[arg("index1", ArgKind::Integer), arg("index2", ArgKind::Integer)],
-        },
+        docs("Exchanges the midi keys of two databases, at one moment.")
+            .costs("O(S), S being the number of shards")
+            .takes(&[arg("index1", ArgKind::Integer), arg("index2", ArgKind::Integer)]),
         Action::AllKeys(OnAllKeys::SwapDb),
     )
 };
@@ -216,11 +201,9 @@ pub(super) static JOBS: Command = Command {
         -1,
         Flags { admin: true, ..Flags::NONE },
         "admin slow dangerous",
-        Docs {
-            summary: "Lists long commands that are running, or cancels one.",
-            complexity: "O(N), N being the number of jobs",
-            args: &[arg("id", ArgKind::Integer).token("CANCEL").optional()],
-        },
+        docs("Lists long commands that are running, or cancels one.")
+            .costs("O(N), N being the number of jobs")
+            .takes(&[arg("id", ArgKind::Integer).token("CANCEL").optional()]),
         Action::Door(DoorCommand::Jobs),
     )
 };
@@ -233,11 +216,9 @@ pub(super) static INFO: Command = Command {
         -1,
         Flags::NONE,
         "slow dangerous",
-        Docs {
-            summary: "Returns midi's sections of INFO, without the host's own.",
-            complexity: "O(T), T being the number of threads",
-            args: &[arg("section", ArgKind::String).optional().multiple()],
-        },
+        docs("Returns midi's sections of INFO, without the host's own.")
+            .costs("O(T), T being the number of threads")
+            .takes(&[arg("section", ArgKind::String).optional().multiple()]),
         Action::Door(DoorCommand::Info),
     )
 };
@@ -249,17 +230,13 @@ pub(super) static HELP: Command = Command {
         1,
         Flags::NONE,
         "slow",
-        Docs {
-            summary: "Returns a line of help for every command.",
-            complexity: "O(1)",
-            args: &[],
-        },
+        docs("Returns a line of help for every command."),
         Action::Door(DoorCommand::Help),
     )
 };
 
 /// Makes a pattern of an argument. Fails if it is longer than the limit, from its first star or
-/// class on: that part may be tried at each byte of a key, what is in front of it is tried once.
+/// class on: that part may be tried at each byte of a key, the part before it is tried once.
 pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
     let repeated = text.iter().position(|byte| matches!(byte, b'*' | b'[')).unwrap_or(text.len());
     if text.len() - repeated > limits.max_pattern_bytes {
@@ -278,7 +255,7 @@ fn moves(args: &Args<'_>) -> bool {
     (2..args.len()).any(|at| args.is(at, "move"))
 }
 
-/// What IMPORT does to a key. The last step is MOVE's.
+/// IMPORT's steps at each key. The last one is MOVE's.
 fn import_steps(args: &Args<'_>) -> &'static [WalkStep] {
     const STEPS: &[WalkStep] = &[
         WalkStep { command: "get", access: Access::Read },
@@ -288,7 +265,7 @@ fn import_steps(args: &Args<'_>) -> &'static [WalkStep] {
     if moves(args) { STEPS } else { &STEPS[..2] }
 }
 
-/// What EXPORT does to a key. The last step is MOVE's.
+/// EXPORT's steps at each key. The last one is MOVE's.
 fn export_steps(args: &Args<'_>) -> &'static [WalkStep] {
     const STEPS: &[WalkStep] = &[
         WalkStep { command: "midi.get", access: Access::Read },
@@ -375,11 +352,7 @@ impl ScanArgs {
 /// space in front is not allowed, and a NUL ends the number.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    let (digits, negative) = match text {
-        [b'-', digits @ ..] => (digits, true),
-        [b'+', digits @ ..] => (digits, false),
-        digits => (digits, false),
-    };
+    let (negative, digits) = split_sign(text);
     if digits.is_empty() && digits.len() != text.len() {
         return None;
     }

@@ -146,6 +146,15 @@ impl Keep for OwnedArgs {
     }
 }
 
+/// Splits a sign off a number; true if it is a minus.
+pub(super) fn split_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    }
+}
+
 /// Redis's string2ll: an optional minus, no leading zeros, no spaces, 64 bits.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);

@@ -6,8 +6,8 @@ use super::bitmap::bit_offset;
 use super::bits::{Field, Overflow};
 use super::string::ELEMENT_BYTES;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
-    Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, Limits, OneKey, Reply,
+    Run, arg, docs, parse_integer, word,
 };
 use crate::limits::PART_NAME_BYTES;
 use crate::store::{Origin, ValueParts};
@@ -39,38 +39,28 @@ const WRITE: &[Arg] = &[
 pub(super) static BITFIELD: Command = Command {
     name: "bitfield",
     arity: -2,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Fields,
-    categories: "write bitmap slow",
-    group: "bitmap",
-    docs: Docs {
-        summary: "Reads, writes and adds to numbers of any width at any bit of a key's value.",
-        complexity: "O(1) for each operation, if the value does not grow",
-        args: &[
+    docs: docs("Reads, writes and adds to numbers of any width at any bit of a key's value.")
+        .costs("O(1) for each operation, if the value does not grow")
+        .takes(&[
             KEY,
             arg("operation", ArgKind::OneOf(&[GET, arg("write", ArgKind::Block(WRITE))]))
                 .optional()
                 .multiple(),
-        ],
-    },
+        ]),
     action: Action::OneKey(Run::Edit(bitfield)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static BITFIELD_RO: Command = Command {
     name: "bitfield_ro",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read bitmap fast",
-    group: "bitmap",
-    docs: Docs {
-        summary: "Reads numbers of any width at any bit of a key's value.",
-        complexity: "O(1) for each operation",
-        args: &[KEY, GET.optional().multiple()],
-    },
+    docs: docs("Reads numbers of any width at any bit of a key's value.")
+        .costs("O(1) for each operation")
+        .takes(&[KEY, GET.optional().multiple()]),
     action: Action::OneKey(Run::Read(bitfield_ro)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 /// One operation.
@@ -79,7 +69,7 @@ struct FieldStep {
     field: Field,
     /// The offset of its first bit.
     at: u64,
-    /// What it writes; `None` for GET.
+    /// Its write; `None` for GET.
     write: Option<Write>,
 }
 
@@ -94,7 +84,7 @@ struct Write {
 type Steps = SmallVec<[FieldStep; 4]>;
 
 /// The results of the steps; `None` is a number that was not written because it did not fit.
-type Said = SmallVec<[Option<i64>; 4]>;
+type Answers = SmallVec<[Option<i64>; 4]>;
 
 fn bitfield(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let steps = parse(&cx.args, cx.limits)?;
@@ -117,7 +107,7 @@ fn read(cx: &OneKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Err
     cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
     let value = cx.string()?;
     let bytes = value.as_ref().map_or(&[][..], |value| value.bytes());
-    say(&steps.iter().map(|step| Some(step.field.read(bytes, step.at))).collect(), reply);
+    write_answers(&steps.iter().map(|step| Some(step.field.read(bytes, step.at))).collect(), reply);
     Ok(())
 }
 
@@ -131,12 +121,12 @@ fn write(
     cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
     let grows = cx.string()?.is_none_or(|value| value.len() < len);
     cx.limits.value(len)?;
-    let mut said = Said::new();
+    let mut answers = Answers::new();
     let mut changed = false;
     cx.change_bytes(&written_parts(steps), |bytes| {
         for step in steps {
             let (answer, changes) = step.take(bytes, grows);
-            said.push(answer);
+            answers.push(answer);
             changed |= changes;
         }
         changed
@@ -146,7 +136,7 @@ fn write(
     if changed {
         cx.tell(Event::SETBIT);
     }
-    say(&said, reply);
+    write_answers(&answers, reply);
     Ok(())
 }
 
@@ -171,9 +161,9 @@ fn written_parts(steps: &Steps) -> ValueParts {
     parts
 }
 
-fn say(said: &Said, reply: &mut dyn Reply) {
-    reply.array(said.len());
-    for answer in said {
+fn write_answers(answers: &Answers, reply: &mut dyn Reply) {
+    reply.array(answers.len());
+    for answer in answers {
         match answer {
             Some(number) => reply.integer(*number),
             None => reply.null(),

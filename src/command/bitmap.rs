@@ -9,7 +9,7 @@ use super::range::with_made;
 use super::record::{Record, Words};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
-    ManyKeys, OneKey, Reply, Run, arg, parse_integer, word,
+    ManyKeys, OneKey, Reply, Run, arg, docs, parse_integer, word,
 };
 use crate::store::{Origin, StringRef};
 
@@ -23,10 +23,7 @@ const UNIT: Arg =
 pub(super) static SETBIT: Command = Command {
     name: "setbit",
     arity: 4,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write bitmap slow",
-    group: "bitmap",
     docs: Docs {
         summary: "Writes one bit of a key's value, which is padded with zeros up to there, and \
                   returns the old bit.",
@@ -34,52 +31,37 @@ pub(super) static SETBIT: Command = Command {
         args: &[KEY, OFFSET, arg("value", ArgKind::Integer)],
     },
     action: Action::OneKey(Run::Edit(setbit)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static GETBIT: Command = Command {
     name: "getbit",
     arity: 3,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read bitmap fast",
-    group: "bitmap",
-    docs: Docs {
-        summary: "Returns one bit of a key's value; bits beyond its end are 0.",
-        complexity: "O(1)",
-        args: &[KEY, OFFSET],
-    },
+    docs: docs("Returns one bit of a key's value; bits beyond its end are 0.")
+        .takes(&[KEY, OFFSET]),
     action: Action::OneKey(Run::Read(getbit)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static BITCOUNT: Command = Command {
     name: "bitcount",
     arity: -2,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read bitmap slow",
-    group: "bitmap",
-    docs: Docs {
-        summary: "Counts the bits of a key's value, or of a part of it, that are 1.",
-        complexity: "O(N), N being the length of the part",
-        args: &[KEY, arg("range", ArgKind::Block(&[START, END, UNIT])).optional()],
-    },
+    docs: docs("Counts the bits of a key's value, or of a part of it, that are 1.")
+        .costs("O(N), N being the length of the part")
+        .takes(&[KEY, arg("range", ArgKind::Block(&[START, END, UNIT])).optional()]),
     action: Action::OneKey(Run::Read(bitcount)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { readonly: true, ..Flags::NONE })
 };
 
 pub(super) static BITPOS: Command = Command {
     name: "bitpos",
     arity: -3,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read bitmap slow",
-    group: "bitmap",
-    docs: Docs {
-        summary: "Finds the first bit of a key's value, or of a part of it, that is 0 or 1.",
-        complexity: "O(N), N being the length of the part",
-        args: &[
+    docs: docs("Finds the first bit of a key's value, or of a part of it, that is 0 or 1.")
+        .costs("O(N), N being the length of the part")
+        .takes(&[
             KEY,
             arg("bit", ArgKind::Integer),
             arg(
@@ -87,19 +69,15 @@ pub(super) static BITPOS: Command = Command {
                 ArgKind::Block(&[START, arg("end-unit", ArgKind::Block(&[END, UNIT])).optional()]),
             )
             .optional(),
-        ],
-    },
+        ]),
     action: Action::OneKey(Run::Read(bitpos)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { readonly: true, ..Flags::NONE })
 };
 
 pub(super) static BITOP: Command = Command {
     name: "bitop",
     arity: -4,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::MadeOf(Access::Overwrite, Access::Read),
-    categories: "write bitmap slow",
-    group: "bitmap",
     docs: Docs {
         summary: "Combines the values of several keys bit by bit and gives the result to a key, at \
                   one moment.",
@@ -124,7 +102,7 @@ pub(super) static BITOP: Command = Command {
     },
     logged_as: LoggedAs::Shorter(combined),
     action: Action::ManyKeys(Run::Edit(bitop)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 /// Parses an offset in units of `unit` bits. Bits beyond the longest allowed value are out of

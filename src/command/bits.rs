@@ -72,13 +72,13 @@ pub(super) enum Operation {
     Xor,
     /// Takes one value.
     Not,
-    /// What is in the first value and in none of the others.
+    /// The bits of the first value that are in none of the others.
     Diff,
-    /// What is in any of the others and not in the first value.
+    /// The bits of any of the others that are not in the first value.
     Diff1,
-    /// What is in the first value and in any of the others.
+    /// The bits of the first value that are in any of the others.
     AndOr,
-    /// What is in exactly one of the values.
+    /// The bits that are in exactly one of the values.
     One,
 }
 
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_far_below_saturates_as_in_redis() {
+    fn far_too_small_numbers_saturate_as_in_redis() {
         for (signed, bits, number, expected) in [
             (true, 8, i64::MIN + 128, -128),
             (true, 8, i64::MIN + 127, 127),

@@ -5,7 +5,7 @@ use super::rename::database;
 use super::spec::tips;
 use super::{
     Access, Action, Arg, ArgKind, ClientCommand, Command, Describe, Docs, Doors, Flags, InMulti,
-    Keys, OtherDbs, PortCommand, arg, word,
+    Keys, OtherDbs, PortCommand, arg, docs, word,
 };
 
 const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
@@ -16,10 +16,6 @@ const ADMIN: Flags = Flags { admin: true, ..NOSCRIPT };
 const IN_TRANSACTION: Flags = Flags { fast: true, allow_busy: true, ..NOSCRIPT };
 /// The flags of a command that any client may call.
 const OPEN: Flags = Flags { no_auth: true, ..IN_TRANSACTION };
-
-const fn docs(summary: &'static str) -> Docs {
-    Docs { summary, complexity: "O(1)", args: &[] }
-}
 
 const fn connection(
     name: &'static str,

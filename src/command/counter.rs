@@ -2,8 +2,8 @@
 
 use super::extended::Extended;
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
-    arg, parse_integer,
+    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    docs, parse_integer,
 };
 use crate::store::{Origin, Value};
 
@@ -19,25 +19,27 @@ const fn row(
     Command {
         name,
         arity,
-        flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
         keys: Keys::One(Access::ReadOverwrite),
-        categories: "write string fast",
-        group: "string",
-        docs: Docs { summary, complexity: "O(1)", args },
+        docs: docs(summary).takes(args),
         action: Action::OneKey(Run::Edit(action)),
-        ..Command::USUAL
+        ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
     }
 }
 
-pub(super) static INCR: Command =
-    row("incr", 2, "Adds one to the integer value of a key; 0 if there is no key.", &[KEY], incr);
+pub(super) static INCR: Command = row(
+    "incr",
+    2,
+    "Adds one to the integer value of a key; 0 if there is no key.",
+    &[KEY],
+    |cx, reply| add(cx, reply, 1),
+);
 
 pub(super) static DECR: Command = row(
     "decr",
     2,
     "Subtracts one from the integer value of a key; 0 if there is no key.",
     &[KEY],
-    decr,
+    |cx, reply| add(cx, reply, -1),
 );
 
 pub(super) static INCRBY: Command = row(
@@ -63,14 +65,6 @@ pub(super) static INCRBYFLOAT: Command = row(
     &[KEY, arg("increment", ArgKind::Double)],
     incrbyfloat,
 );
-
-fn incr(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    add(cx, reply, 1)
-}
-
-fn decr(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    add(cx, reply, -1)
-}
 
 fn incrby(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let increment = cx.args.integer(2)?;

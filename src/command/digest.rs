@@ -4,8 +4,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys,
-    Limits, OneKey, Reply, Run, arg,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Flags, Keys, Limits, OneKey,
+    Reply, Run, arg, docs,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -21,24 +21,18 @@ pub(super) const COMPARISONS: [Arg; 4] = [
 pub(super) static DIGEST: Command = Command {
     name: "digest",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read string fast",
-    group: "string",
     twins: &["digest", "get"],
-    docs: Docs {
-        summary: "Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.",
-        complexity: "O(N), N being the length of the value",
-        args: &[KEY],
-    },
+    docs: docs("Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.")
+        .costs("O(N), N being the length of the value")
+        .takes(&[KEY]),
     action: Action::OneKey(Run::Read(digest)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static DELEX: Command = Command {
     name: "delex",
     arity: -2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::ByOptions(ByOptions {
         most: Access::Take,
         plain: Access::Remove,
@@ -50,34 +44,26 @@ pub(super) static DELEX: Command = Command {
         ],
         first: 2,
     }),
-    categories: "write string fast",
-    group: "string",
     twins: &["delex", "getdel"],
-    docs: Docs {
-        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given \
-                  one.",
-        complexity: "O(N), N being the length of the value; O(1) without a condition",
-        args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
-    },
+    docs: docs(
+        "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
+    )
+    .costs("O(N), N being the length of the value; O(1) without a condition")
+    .takes(&[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()]),
     action: Action::OneKey(Run::Edit(delex)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static DELIFEQ: Command = Command {
     name: "delifeq",
     arity: 3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Remove),
-    categories: "write string fast",
-    group: "string",
     twins: &["delifeq", "delex", "getdel"],
-    docs: Docs {
-        summary: "Deletes a key if its value is the given one.",
-        complexity: "O(N), N being the length of the value",
-        args: &[KEY, arg("value", ArgKind::String)],
-    },
+    docs: docs("Deletes a key if its value is the given one.")
+        .costs("O(N), N being the length of the value")
+        .takes(&[KEY, arg("value", ArgKind::String)]),
     action: Action::OneKey(Run::Edit(delifeq)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 fn digest(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -107,8 +93,7 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         due = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?.holds_for(cx)?;
     }
     if due {
-        cx.key.remove();
-        cx.tell(Event::DEL);
+        cx.delete();
     }
     reply.integer(i64::from(due));
     Ok(())
@@ -117,8 +102,7 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn delifeq(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let same = Comparison { argument: 2, by_digest: false, equal: true }.holds_for(cx)?;
     if same {
-        cx.key.remove();
-        cx.tell(Event::DEL);
+        cx.delete();
     }
     reply.integer(i64::from(same));
     Ok(())

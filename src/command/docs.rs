@@ -10,6 +10,11 @@ pub struct Docs {
     pub args: &'static [Arg],
 }
 
+/// The documentation of a command that takes constant time and has no arguments.
+pub(super) const fn docs(summary: &'static str) -> Docs {
+    Docs { summary, complexity: "O(1)", args: &[] }
+}
+
 impl Docs {
     pub(super) const fn takes(mut self, args: &'static [Arg]) -> Self {
         self.args = args;

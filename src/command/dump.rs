@@ -10,9 +10,7 @@ use crate::store::{SharedValue, Value};
 pub(super) static DUMP: Command = Command {
     name: "dump",
     arity: 2,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read slow",
     tips: &[tips::ANY_OUTPUT],
     docs: Docs {
         summary: "Returns a value in the form that RESTORE takes, midi's and the host's; it is \
@@ -21,13 +19,12 @@ pub(super) static DUMP: Command = Command {
         args: &[arg("key", ArgKind::Key)],
     },
     action: Action::OneKey(Run::Read(dump)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, ..Flags::NONE })
 };
 
 pub(super) static RESTORE: Command = Command {
     name: "restore",
     arity: -4,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::Overwrite),
     categories: "keyspace write slow dangerous",
     docs: Docs {
@@ -46,7 +43,7 @@ pub(super) static RESTORE: Command = Command {
     },
     logged_as: LoggedAs::Packed(3),
     action: Action::OneKey(Run::Edit(restore)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -79,9 +76,7 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let base = if options.absolute { 0 } else { cx.now().ms() };
     let expire_at = (ttl > 0).then(|| base.saturating_add(ttl));
     if expire_at.is_some_and(|at| cx.now().deletes(at)) {
-        if cx.key.remove() {
-            cx.tell(Event::DEL);
-        }
+        cx.delete();
         reply.ok();
         return Ok(());
     }

@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 
 use num_bigint::BigUint;
 
+use super::args::split_sign;
+
 /// Longer texts are not numbers: Redis copies a text to a buffer of 5 KiB first.
 const MAX_TEXT_BYTES: usize = 5 * 1024 - 1;
 
@@ -52,11 +54,7 @@ impl Extended {
         if text.len() > MAX_TEXT_BYTES {
             return None;
         }
-        let (negative, text) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            rest => (false, rest),
-        };
+        let (negative, text) = split_sign(text);
         if text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity") {
             return Some(Extended::Infinite);
         }
@@ -107,21 +105,18 @@ impl Numeral {
         Some(Numeral { digits, fraction, exponent })
     }
 
+    /// The digits as one number; `None` if it is zero.
+    fn whole(&self, radix: u32) -> Option<BigUint> {
+        BigUint::from_radix_be(&self.digits, radix).filter(|_| !self.digits.is_empty())
+    }
+
     fn hexadecimal(&self, negative: bool) -> Option<Finite> {
-        let Some(whole) =
-            BigUint::from_radix_be(&self.digits, 16).filter(|_| !self.digits.is_empty())
-        else {
-            return Some(Finite::ZERO);
-        };
+        let Some(whole) = self.whole(16) else { return Some(Finite::ZERO) };
         nearest(negative, &whole, false, self.exponent - 4 * self.fraction)
     }
 
     fn decimal(&self, negative: bool) -> Option<Finite> {
-        let Some(whole) =
-            BigUint::from_radix_be(&self.digits, 10).filter(|_| !self.digits.is_empty())
-        else {
-            return Some(Finite::ZERO);
-        };
+        let Some(whole) = self.whole(10) else { return Some(Finite::ZERO) };
         let power = self.exponent - self.fraction;
         let first = power + self.digits.len() as i64 - 1;
         if !(SMALLEST_DECIMAL..=LARGEST_DECIMAL).contains(&first) {
@@ -143,11 +138,7 @@ impl Numeral {
 
 /// A sign and at least one digit.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
-    };
+    let (negative, digits) = split_sign(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -313,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_and_what_is_not_finite() {
+    fn other_texts_and_infinite_sums_are_refused() {
         for text in [
             "",
             " 1",

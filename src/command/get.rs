@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply,
-    Run, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, OneKey, Reply, Run,
+    arg, docs, word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -16,40 +16,25 @@ const GETEX_EXPIRY: &[Arg] =
 pub(super) static GETDEL: Command = Command {
     name: "getdel",
     arity: 2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Take),
-    categories: "write string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Returns the value of a key and deletes the key.",
-        complexity: "O(1)",
-        args: &[KEY],
-    },
+    docs: docs("Returns the value of a key and deletes the key.").takes(&[KEY]),
     action: Action::OneKey(Run::Edit(getdel)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static GETEX: Command = Command {
     name: "getex",
     arity: -2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Returns the value of a key and optionally changes its expiry.",
-        complexity: "O(1)",
-        args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
-    },
+    docs: docs("Returns the value of a key and optionally changes its expiry.")
+        .takes(&[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()]),
     action: Action::OneKey(Run::Edit(getex)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     get(cx, reply)?;
-    if cx.key.remove() {
-        cx.tell(Event::DEL);
-    }
+    cx.delete();
     Ok(())
 }
 
@@ -75,10 +60,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let expire_at = expire_at?;
     get(cx, reply)?;
     match expire_at {
-        Some(at) if cx.now().deletes(at) => {
-            cx.key.remove();
-            cx.tell(Event::DEL);
-        }
+        Some(at) if cx.now().deletes(at) => _ = cx.delete(),
         Some(_) => {
             cx.key.expire_at(expire_at);
             cx.tell(Event::EXPIRE);

@@ -1,8 +1,8 @@
 //! Glob patterns exactly as Redis 7.0 matches them (stringmatchlen of its util.c).
 //!
 //! Redis recurses at every star. Here only the last star is tried again. That finds the same
-//! matches, because what follows a star has the same width wherever it matches, and it takes time
-//! pattern × text at worst.
+//! matches, because the elements after a star have the same width wherever they match, and it takes
+//! time pattern × text at worst.
 
 use std::borrow::Cow;
 
@@ -61,7 +61,7 @@ impl Pattern {
         }
     }
 
-    /// What comes before the star, if the pattern is plain bytes and then a star.
+    /// The bytes before the star, if the pattern is plain bytes and then a star.
     fn beginning(&self) -> Option<&[u8]> {
         let plain = self.text.strip_suffix(b"*")?;
         (!plain.iter().any(|byte| SPECIAL.contains(byte))).then_some(plain)
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_covers() {
+    fn patterns_cover_others() {
         for (rule, keys, covered) in [
             ("app:*", "app:*", true),
             ("app:*", "app:1", true),

@@ -13,11 +13,8 @@ use crate::store::{Origin, Value};
 pub(super) static INCREX: Command = Command {
     name: "increx",
     arity: -2,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write string fast",
-    group: "string",
-    // What it does, SET can do with GET and its expiry.
+    // SET with GET and an expiry can do the same.
     twins: &["increx", "set"],
     docs: Docs {
         summary: "Adds a number to the value of a key, within bounds if wanted, and optionally \
@@ -51,7 +48,7 @@ pub(super) static INCREX: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(increx)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 
 fn increx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -223,7 +220,7 @@ impl Addend for Finite {
     }
 }
 
-/// What becomes of the expiry of the key.
+/// The fate of the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expiry {
     Stays,
@@ -282,9 +279,7 @@ fn answer<N: Addend>(reply: &mut dyn Reply, value: N, added: N) {
 fn store<N: Addend>(cx: &mut OneKey<'_>, value: N, expiry: Expiry) -> Result<(), Error> {
     match expiry {
         Expiry::At(at) if cx.now().deletes(at) => {
-            if cx.key.remove() {
-                cx.tell(Event::DEL);
-            }
+            cx.delete();
             return Ok(());
         }
         _ => value.store(cx)?,

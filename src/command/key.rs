@@ -3,285 +3,199 @@
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey,
-    Reply, Run, arg, has_many_keys, tips, word,
+    Reply, Run, arg, docs, has_many_keys, tips, word,
 };
 use crate::store::UnixMs;
 
-const KEY: &[Arg] = &[arg("key", ArgKind::Key)];
-const KEYS: &[Arg] = &[arg("key", ArgKind::Key).multiple()];
+const KEY: Arg = arg("key", ArgKind::Key);
+const KEYS: &[Arg] = &[KEY.multiple()];
 
-const CONDITION: &[Arg] = &[word("nx", "NX"), word("xx", "XX"), word("gt", "GT"), word("lt", "LT")];
+const CONDITION: Arg = arg(
+    "condition",
+    ArgKind::OneOf(&[word("nx", "NX"), word("xx", "XX"), word("gt", "GT"), word("lt", "LT")]),
+)
+.optional();
 
 pub(super) static DEL: Command = Command {
     name: "del",
     arity: -2,
-    flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
-    categories: "keyspace write slow",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Deletes keys.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
-    action: Action::EachKey(Run::Edit(del)),
-    ..Command::USUAL
+    docs: docs("Deletes keys.").costs("O(N), N being the number of keys").takes(KEYS),
+    action: Action::EachKey(Run::Edit(|cx| cx.delete())),
+    ..Command::on_keys(Flags { write: true, ..Flags::NONE })
 };
 
 pub(super) static UNLINK: Command = Command {
     name: "unlink",
     arity: -2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
-    categories: "keyspace write fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Deletes keys; the same as DEL, since midi's values are freed in constant time.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
-    action: Action::EachKey(Run::Edit(del)),
-    ..Command::USUAL
+    docs: docs("Deletes keys; the same as DEL, since midi's values are freed in constant time.")
+        .costs("O(N), N being the number of keys")
+        .takes(KEYS),
+    action: Action::EachKey(Run::Edit(|cx| cx.delete())),
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXISTS: Command = Command {
     name: "exists",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
-    categories: "keyspace read fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Counts how many of the keys exist; one named twice counts twice.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
-    action: Action::EachKey(Run::Read(exists)),
-    ..Command::USUAL
+    docs: docs("Counts how many of the keys exist; one named twice counts twice.")
+        .costs("O(N), N being the number of keys")
+        .takes(KEYS),
+    action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static TOUCH: Command = Command {
     name: "touch",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
-    categories: "keyspace read fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times \
-                  yet.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
-    action: Action::EachKey(Run::Read(exists)),
-    ..Command::USUAL
+    docs: docs(
+        "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
+    )
+    .costs("O(N), N being the number of keys")
+    .takes(KEYS),
+    action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static TYPE: Command = Command {
     name: "type",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
-    categories: "keyspace read fast",
-    docs: Docs {
-        summary: "Returns the type of a key's value: string, or none.",
-        complexity: "O(1)",
-        args: KEY,
-    },
+    docs: docs("Returns the type of a key's value: string, or none.").takes(&[KEY]),
     action: Action::OneKey(Run::Read(type_of)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXPIRE: Command = Command {
     name: "expire",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets a key's time to live in seconds.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("seconds", ArgKind::Integer),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
-    action: Action::OneKey(Run::Edit(expire)),
-    ..Command::USUAL
+    docs: docs("Sets a key's time to live in seconds.").takes(&[
+        KEY,
+        arg("seconds", ArgKind::Integer),
+        CONDITION,
+    ]),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, true, 1000))),
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PEXPIRE: Command = Command {
     name: "pexpire",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets a key's time to live in milliseconds.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("milliseconds", ArgKind::Integer),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
-    action: Action::OneKey(Run::Edit(pexpire)),
-    ..Command::USUAL
+    docs: docs("Sets a key's time to live in milliseconds.").takes(&[
+        KEY,
+        arg("milliseconds", ArgKind::Integer),
+        CONDITION,
+    ]),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, true, 1))),
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXPIREAT: Command = Command {
     name: "expireat",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets when a key expires, in seconds since 1970.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("unix-time-seconds", ArgKind::UnixTime),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
-    action: Action::OneKey(Run::Edit(expireat)),
-    ..Command::USUAL
+    docs: docs("Sets when a key expires, in seconds since 1970.").takes(&[
+        KEY,
+        arg("unix-time-seconds", ArgKind::UnixTime),
+        CONDITION,
+    ]),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, false, 1000))),
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PEXPIREAT: Command = Command {
     name: "pexpireat",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets when a key expires, in milliseconds since 1970.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("unix-time-milliseconds", ArgKind::UnixTime),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
-    action: Action::OneKey(Run::Edit(pexpireat)),
-    ..Command::USUAL
+    docs: docs("Sets when a key expires, in milliseconds since 1970.").takes(&[
+        KEY,
+        arg("unix-time-milliseconds", ArgKind::UnixTime),
+        CONDITION,
+    ]),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, false, 1))),
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static TTL: Command = Command {
     name: "ttl",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
-    docs: Docs {
-        summary: "Returns a key's time to live in seconds: -1 without one, -2 without the key.",
-        complexity: "O(1)",
-        args: KEY,
-    },
-    action: Action::OneKey(Run::Read(ttl)),
-    ..Command::USUAL
+    docs: docs("Returns a key's time to live in seconds: -1 without one, -2 without the key.")
+        .takes(&[KEY]),
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, time_to_live(cx).map(seconds)))),
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PTTL: Command = Command {
     name: "pttl",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
-    docs: Docs {
-        summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the \
-                  key.",
-        complexity: "O(1)",
-        args: KEY,
-    },
-    action: Action::OneKey(Run::Read(pttl)),
-    ..Command::USUAL
+    docs: docs("Returns a key's time to live in milliseconds: -1 without one, -2 without the key.")
+        .takes(&[KEY]),
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, time_to_live(cx)))),
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXPIRETIME: Command = Command {
     name: "expiretime",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     docs: Docs {
         summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the \
                   key.",
         complexity: "O(1)",
-        args: KEY,
+        args: &[KEY],
     },
-    action: Action::OneKey(Run::Read(expiretime)),
-    ..Command::USUAL
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, expire_at(cx).map(seconds)))),
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PEXPIRETIME: Command = Command {
     name: "pexpiretime",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     docs: Docs {
         summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without \
                   the key.",
         complexity: "O(1)",
-        args: KEY,
+        args: &[KEY],
     },
-    action: Action::OneKey(Run::Read(pexpiretime)),
-    ..Command::USUAL
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, expire_at(cx)))),
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PERSIST: Command = Command {
     name: "persist",
     arity: 2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
-    docs: Docs { summary: "Removes a key's time to live.", complexity: "O(1)", args: KEY },
+    docs: docs("Removes a key's time to live.").takes(&[KEY]),
     action: Action::OneKey(Run::Edit(persist)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
-
-fn del(cx: &mut OneKey<'_>) -> bool {
-    let removed = cx.key.remove();
-    if removed {
-        cx.tell(Event::DEL);
-    }
-    removed
-}
-
-fn exists(cx: &OneKey<'_>) -> bool {
-    cx.key.is_there()
-}
 
 fn type_of(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.simple(cx.key.read().map_or("none", |entry| entry.value_type().name()));
     Ok(())
 }
 
-fn ttl(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(time_to_live(cx).map_or_else(|code| code, seconds));
-    Ok(())
-}
-
-fn pttl(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(time_to_live(cx).unwrap_or_else(|code| code));
-    Ok(())
-}
-
-fn expiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(expire_at(cx).map_or_else(|code| code, seconds));
-    Ok(())
-}
-
-fn pexpiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(expire_at(cx).unwrap_or_else(|code| code));
+/// Replies with a time, or with the code of its absence.
+fn answer(reply: &mut dyn Reply, time: Result<i64, i64>) -> Result<(), Error> {
+    reply.integer(time.unwrap_or_else(|code| code));
     Ok(())
 }
 
@@ -311,32 +225,16 @@ fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn expire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let now = cx.now().ms();
-    expire_generic(cx, reply, now, 1000)
-}
-
-fn pexpire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let now = cx.now().ms();
-    expire_generic(cx, reply, now, 1)
-}
-
-fn expireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    expire_generic(cx, reply, 0, 1000)
-}
-
-fn pexpireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    expire_generic(cx, reply, 0, 1)
-}
-
-/// The number counts from `base` on. A time that is not in the future deletes the key at once,
-/// although an expiring key exists to the end of its last millisecond.
-fn expire_generic(
+/// The number counts from now on, if it is `relative`, or from 1970. A time that is not in the
+/// future deletes the key at once, although an expiring key exists to the end of its last
+/// millisecond.
+fn expire(
     cx: &mut OneKey<'_>,
     reply: &mut dyn Reply,
-    base: UnixMs,
+    relative: bool,
     unit_ms: i64,
 ) -> Result<(), Error> {
+    let base = if relative { cx.now().ms() } else { 0 };
     let conditions = Conditions::parse(&cx.args)?;
     let number = cx.args.integer(2)?;
     let at = number
@@ -346,8 +244,7 @@ fn expire_generic(
     let allowed = cx.key.read().is_some_and(|entry| conditions.allow(entry.expire_at(), at));
     if allowed {
         if cx.now().deletes(at) {
-            cx.key.remove();
-            cx.tell(Event::DEL);
+            cx.delete();
         } else {
             // Valkey keeps a key that is imported with an expiry before 1970 as of 1970.
             cx.key.expire_at(Some(at.max(0)));

@@ -48,7 +48,7 @@ impl ByOptions {
     }
 }
 
-/// What a command does to its keys; the terms are those of Redis's key specs.
+/// A command's access to a key; the terms are those of Redis's key specs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Reads metadata only: `RO`.
@@ -100,7 +100,7 @@ impl Keys {
         (self.first()..end.min(args.len())).step_by(step)
     }
 
-    /// What happens to key number `number`, counted among the keys.
+    /// The access to key number `number`, counted among the keys.
     pub fn access(self, number: usize, args: &Args<'_>) -> Access {
         match self {
             Keys::ByOptions(options) => options.access(args),
@@ -130,8 +130,8 @@ impl Access {
     }
 }
 
-/// What BITFIELD's operations do to its key. Where they are wrong that is the most they could do,
-/// as on the host: who may not write the key learns that, and not what is wrong.
+/// The access of BITFIELD's operations to its key. Where they are wrong it is the widest one, as on
+/// the host: a user that may not write the key learns that, and not the fault.
 fn field_access(args: &Args<'_>) -> Access {
     let mut at = 2;
     while at < args.len() {

@@ -3,11 +3,11 @@
 use super::rename::database;
 use super::row::every_key;
 use super::{
-    Access, Action, ArgKind, Args, Cluster, Command, Docs, Error, Flags, Long, OnAllKeys, OtherDbs,
-    Walk, WalkStep, arg, tips,
+    Access, Action, ArgKind, Args, Cluster, Command, Error, Flags, Long, OnAllKeys, OtherDbs, Walk,
+    WalkStep, arg, docs, tips,
 };
 
-/// What is done to each key.
+/// The step at each key.
 const READ: &[WalkStep] = &[WalkStep { command: "midi.get", access: Access::Read }];
 
 pub(super) static KEYSPACEDIGEST: Command = Command {
@@ -21,11 +21,9 @@ pub(super) static KEYSPACEDIGEST: Command = Command {
     long: Long::Always,
     other_dbs: OtherDbs::All,
     walk: Some(&Walk { keys: every_key, argument: 0, steps: |_| READ }),
-    docs: Docs {
-        summary: "Returns a digest of all keys, values and expiries: the same for equal data.",
-        complexity: "O(N), N being the number of keys plus the bytes of their values",
-        args: &[arg("db", ArgKind::Integer).optional()],
-    },
+    docs: docs("Returns a digest of all keys, values and expiries: the same for equal data.")
+        .costs("O(N), N being the number of keys plus the bytes of their values")
+        .takes(&[arg("db", ArgKind::Integer).optional()]),
     action: Action::AllKeys(OnAllKeys::KeyspaceDigest),
     ..Command::USUAL
 };

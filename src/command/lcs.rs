@@ -18,10 +18,7 @@ const LEAST: Arg = arg("len", ArgKind::Integer).token("MINMATCHLEN");
 pub(super) static LCS: Command = Command {
     name: "lcs",
     arity: -3,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Read),
-    categories: "read string slow",
-    group: "string",
     long: Long::Found(LongKeys::Lcs),
     docs: Docs {
         summary: "Finds the longest common subsequence of two values; other commands go on \
@@ -37,7 +34,7 @@ pub(super) static LCS: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Read(lcs)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, ..Flags::NONE })
 };
 
 fn lcs(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -354,21 +351,21 @@ impl Lcs {
 
     /// Continues the reply until `spent` returns true. Returns whether the reply is complete.
     pub fn reply(&mut self, reply: &mut dyn Reply, spent: &mut dyn FnMut() -> bool) -> bool {
-        let LcsStage::Reply(mut said) = self.stage else { return true };
+        let LcsStage::Reply(mut written) = self.stage else { return true };
         match self.options.form {
             Form::Text => reply.bulk(&self.text),
             Form::Length => reply.integer(self.length as i64),
             Form::Matches => {
-                if said == 0 {
+                if written == 0 {
                     reply.map(2);
                     reply.bulk(b"matches");
                     reply.array(self.matches.len());
                 }
-                while let Some(found) = self.matches.get(said) {
+                while let Some(found) = self.matches.get(written) {
                     found.say(reply, self.options.with_lengths);
-                    said += 1;
-                    self.stage = LcsStage::Reply(said);
-                    if said.is_multiple_of(MATCHES_BETWEEN_LOOKS) && spent() {
+                    written += 1;
+                    self.stage = LcsStage::Reply(written);
+                    if written.is_multiple_of(MATCHES_BETWEEN_LOOKS) && spent() {
                         return false;
                     }
                 }

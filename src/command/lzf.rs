@@ -6,7 +6,7 @@
 //! 111DDDDD LLLLLLLL DDDDDDDD   copy L + 9 bytes from D + 1 back
 //! ```
 //!
-//! What is packed, and how, is up to the packer. This one decides as Redis's does, so that both
+//! The format leaves the choice of matches to the packer. This one decides as Redis's does, so both
 //! produce the same bytes: where it looks for an earlier match, which positions it remembers, how
 //! far it goes at the end. Redis's may find a little more, because it does not clear the table that
 //! an earlier call left.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packed_text_is_refused() {
+    fn damaged_bytes_are_refused() {
         for packed in [
             &[0][..],
             &[3, b'a', b'b', b'c'],
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_the_length_holds() {
+    fn lengths_keep_to_their_bound() {
         let longest = [&[0, b'a'][..], &[0xe0, 255, 0].repeat(50)].concat();
         assert_eq!(unpack(&longest, 1 + 50 * MAX_LENGTH).map(|text| text.len()), Some(13_201));
         assert!(may_unpack_to(longest.len(), 13_201));

@@ -71,7 +71,7 @@ pub use table::{
     withdraw,
 };
 
-use docs::{arg, word};
+use docs::{arg, docs, word};
 use keys::ByOptions;
 use row::{Subcommands, has_many_keys};
 use spec::tips;
@@ -100,7 +100,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// None: what was written once is written again.
+    /// None: the log repeats writes that were within the limits once.
     pub const NONE: Limits = Limits {
         max_pattern_bytes: usize::MAX,
         max_key_bytes: usize::MAX,
@@ -152,9 +152,7 @@ impl Limits {
         }
         Ok(())
     }
-}
 
-impl Limits {
     /// Refuses to touch more bytes of values than this thread may, as [`Limits::reply`] refuses to
     /// return them.
     #[inline]
@@ -186,6 +184,15 @@ impl<'a> OneKey<'a> {
     #[inline]
     fn tell(&mut self, event: Event) {
         self.events.note(0, event);
+    }
+
+    /// Removes the key. False if it did not exist.
+    fn delete(&mut self) -> bool {
+        let removed = self.key.remove();
+        if removed {
+            self.tell(Event::DEL);
+        }
+        removed
     }
 }
 

@@ -21,9 +21,7 @@ const MEMORY_SUBCOMMANDS: &[Arg] = &[word("usage", "USAGE"), word("help", "HELP"
 pub(super) static OBJECT: Command = Command {
     name: "object",
     arity: -2,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Second(Access::Look),
-    categories: "keyspace read slow",
     subcommands: Some(&OF_OBJECT),
     docs: Docs {
         summary: "Describes a value as Redis would. ENCODING is int, embstr (up to 44 bytes; some \
@@ -37,13 +35,12 @@ pub(super) static OBJECT: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Read(object)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, ..Flags::NONE })
 };
 
 pub(super) static MEMORY: Command = Command {
     name: "memory",
     arity: -2,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Second(Access::Look),
     categories: "read slow",
     subcommands: Some(&OF_MEMORY),
@@ -58,7 +55,7 @@ pub(super) static MEMORY: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Read(memory)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, ..Flags::NONE })
 };
 
 static OF_OBJECT: Subcommands = Subcommands {

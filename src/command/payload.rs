@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_string_is_refused() {
+    fn other_content_is_refused() {
         for content in [
             &b""[..],
             b"\0",

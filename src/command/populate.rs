@@ -3,11 +3,11 @@
 use super::all_keys::row;
 use super::glob::KeySet;
 use super::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Limits, Long, OnAllKeys, Walk,
-    WalkStep, arg,
+    Access, Action, ArgKind, Args, Command, Error, Flags, Limits, Long, OnAllKeys, Walk, WalkStep,
+    arg, docs,
 };
 
-/// What is done to each key.
+/// The step at each key.
 const SET: &[WalkStep] = &[WalkStep { command: "midi.set", access: Access::Overwrite }];
 
 pub(super) static POPULATE: Command = Command {
@@ -19,16 +19,13 @@ pub(super) static POPULATE: Command = Command {
         -2,
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
-        Docs {
-            summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all \
-                      cores.",
-            complexity: "O(N), N being the number of keys",
-            args: &[
+        docs("Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.")
+            .costs("O(N), N being the number of keys")
+            .takes(&[
                 arg("count", ArgKind::Integer),
                 arg("prefix", ArgKind::String).optional(),
                 arg("size", ArgKind::Integer).optional(),
-            ],
-        },
+            ]),
         Action::AllKeys(OnAllKeys::Populate),
     )
 };
@@ -45,7 +42,7 @@ pub struct PopulateArgs {
 /// DEBUG POPULATE prints keys into a buffer of 128 bytes, its end mark included.
 const POPULATE_KEY_BYTES: usize = 127;
 
-/// What POPULATE's keys begin with. As in Redis, a NUL ends it.
+/// The beginning of POPULATE's keys. As in Redis, a NUL ends it.
 fn populate_prefix<'a>(args: &Args<'a>) -> &'a [u8] {
     let prefix = if args.len() > 2 { args.get(2) } else { b"key" };
     prefix.split(|&byte| byte == 0).next().unwrap_or_default()

@@ -46,20 +46,20 @@ pub fn unknown_command(args: &Args<'_>) -> Vec<u8> {
         called_with.extend_from_slice(&[b"'", &arg[..arg.len().min(room)], b"' "].concat());
     }
     let name = printable(shown(args.get(0)));
-    let text =
-        [b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat();
-    text.into_iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
+    spaced(
+        &[b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat(),
+    )
 }
 
-/// Removes line ends at the end and replaces the others by spaces, because a line end would end the
-/// reply.
+/// Removes line ends at the end and replaces the others by spaces.
 fn one_line(text: &[u8]) -> Vec<u8> {
-    let end =
-        text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-    text[..end]
-        .iter()
-        .map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
-        .collect()
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
+    spaced(&text[..end.map_or(0, |last| last + 1)])
+}
+
+/// Replaces line ends by spaces, because a line end would end the reply.
+fn spaced(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
 /// The bytes up to the first NUL, as Redis prints an argument.

@@ -2,7 +2,7 @@
 
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply,
-    Run, arg,
+    Run, arg, docs,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
 use crate::store::{Origin, SharedValue, Value, ValuePart};
@@ -14,46 +14,31 @@ const RANGE: &[Arg] = &[KEY, arg("start", ArgKind::Integer), arg("end", ArgKind:
 pub(super) static APPEND: Command = Command {
     name: "append",
     arity: 3,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Extend),
-    categories: "write string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Appends bytes to a key's value; creates the key if it does not exist.",
-        complexity: "O(1) for each byte appended, on average",
-        args: &[KEY, VALUE],
-    },
+    docs: docs("Appends bytes to a key's value; creates the key if it does not exist.")
+        .costs("O(1) for each byte appended, on average")
+        .takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(append)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static STRLEN: Command = Command {
     name: "strlen",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
-    categories: "read string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Returns the length of a key's value in bytes.",
-        complexity: "O(1)",
-        args: &[KEY],
-    },
+    docs: docs("Returns the length of a key's value in bytes.").takes(&[KEY]),
     action: Action::OneKey(Run::Read(strlen)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 const fn get_range(name: &'static str, summary: &'static str) -> Command {
     Command {
         name,
         arity: 4,
-        flags: Flags { readonly: true, ..Flags::NONE },
         keys: Keys::One(Access::Read),
-        categories: "read string slow",
-        group: "string",
-        docs: Docs { summary, complexity: "O(N), N being the length of the part", args: RANGE },
+        docs: docs(summary).costs("O(N), N being the length of the part").takes(RANGE),
         action: Action::OneKey(Run::Read(getrange)),
-        ..Command::USUAL
+        ..Command::on_strings(Flags { readonly: true, ..Flags::NONE })
     }
 }
 
@@ -66,10 +51,7 @@ pub(super) static SUBSTR: Command =
 pub(super) static SETRANGE: Command = Command {
     name: "setrange",
     arity: 4,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "write string slow",
-    group: "string",
     docs: Docs {
         summary: "Overwrites a part of a key's value, which is padded with zero bytes up to there \
                   if it is shorter.",
@@ -77,7 +59,7 @@ pub(super) static SETRANGE: Command = Command {
         args: &[KEY, arg("offset", ArgKind::Integer), VALUE],
     },
     action: Action::OneKey(Run::Edit(setrange)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

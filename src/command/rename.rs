@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::record::Record;
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
-    LoggedAs, ManyKeys, OtherDbs, Reply, Run, arg, word,
+    LoggedAs, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
 };
 use crate::store::{Edit, Entry};
 
@@ -14,41 +14,28 @@ const RENAMED: &[Arg] = &[arg("key", ArgKind::Key), arg("newkey", ArgKind::Secon
 pub(super) static RENAME: Command = Command {
     name: "rename",
     arity: 3,
-    flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Overwrite),
-    categories: "keyspace write slow",
-    docs: Docs {
-        summary: "Renames a key, and replaces the key that has the new name, at one moment.",
-        complexity: "O(1)",
-        args: RENAMED,
-    },
+    docs: docs("Renames a key, and replaces the key that has the new name, at one moment.")
+        .takes(RENAMED),
     logged_as: LoggedAs::Itself(renamed),
     action: Action::ManyKeys(Run::Edit(rename)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, ..Flags::NONE })
 };
 
 pub(super) static RENAMENX: Command = Command {
     name: "renamenx",
     arity: 3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Insert),
-    categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Renames a key if no key has the new name, at one moment.",
-        complexity: "O(1)",
-        args: RENAMED,
-    },
+    docs: docs("Renames a key if no key has the new name, at one moment.").takes(RENAMED),
     logged_as: LoggedAs::Itself(renamed),
     action: Action::ManyKeys(Run::Edit(renamenx)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static COPY: Command = Command {
     name: "copy",
     arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Overwrite),
-    categories: "keyspace write slow",
     other_dbs: OtherDbs::Named(copied_to),
     docs: Docs {
         summary: "Copies a value and its expiry to another key, optionally in another database. \
@@ -63,24 +50,19 @@ pub(super) static COPY: Command = Command {
     },
     logged_as: LoggedAs::Itself(copied),
     action: Action::ManyKeys(Run::Edit(copy)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static MOVE: Command = Command {
     name: "move",
     arity: 3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "keyspace write fast",
     other_dbs: OtherDbs::Named(moved_to),
-    docs: Docs {
-        summary: "Moves a key to another database if it is not there yet.",
-        complexity: "O(1)",
-        args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
-    },
+    docs: docs("Moves a key to another database if it is not there yet.")
+        .takes(&[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)]),
     logged_as: LoggedAs::Itself(moved),
     action: Action::ManyKeys(Run::Edit(move_key)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 fn renamed<'a>(args: &Args<'a>, _: u32) -> Record<'a> {

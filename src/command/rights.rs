@@ -1,6 +1,6 @@
-//! What users' rules are asked about. Most rows are one question. A row with subcommands is one
-//! for each of them, because the host's rules can tell them apart, and a row that finds its keys
-//! itself asks about the commands that would do the same to each key.
+//! The questions to users' rules. Most rows are one question. A row with subcommands is one for
+//! each of them, because the host's rules can tell them apart, and a row that finds its keys itself
+//! asks about the commands that would do the same to each key.
 
 use super::{Args, COMMANDS, Command, PREFIX, Subcommands, WalkStep};
 
@@ -29,7 +29,7 @@ const fn count_subcommands() -> usize {
     count
 }
 
-/// What is asked about.
+/// The subject of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// The command of this number.

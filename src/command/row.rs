@@ -18,13 +18,13 @@ pub struct Command {
     pub arity: i32,
     /// Which doors have it, and under which names.
     pub doors: Doors,
-    /// What the host and the ports must know before running it.
+    /// Its properties that the host and the ports must know before they run it.
     pub flags: Flags,
     /// Which arguments are keys, and what happens to them.
     pub keys: Keys,
     /// The databases that it touches besides the client's.
     pub other_dbs: OtherDbs,
-    /// What it does to keys that no argument names.
+    /// Its way over keys that no argument names.
     pub walk: Option<&'static Walk>,
     /// ACL categories, as the host spells them, without `@`.
     pub categories: &'static str,
@@ -72,6 +72,35 @@ impl Command {
         docs: Docs { summary: "", complexity: "", args: &[] },
         action: Action::Port(PortCommand::Container),
     };
+
+    /// The defaults of a command on keys whatever their values.
+    pub(super) const fn on_keys(flags: Flags) -> Command {
+        let reads = ["keyspace read slow", "keyspace read fast"];
+        Command::on("generic", reads, ["keyspace write slow", "keyspace write fast"], flags)
+    }
+
+    /// The defaults of a command on strings.
+    pub(super) const fn on_strings(flags: Flags) -> Command {
+        let reads = ["read string slow", "read string fast"];
+        Command::on("string", reads, ["write string slow", "write string fast"], flags)
+    }
+
+    /// The defaults of a command on the bits of strings.
+    pub(super) const fn on_bitmaps(flags: Flags) -> Command {
+        let reads = ["read bitmap slow", "read bitmap fast"];
+        Command::on("bitmap", reads, ["write bitmap slow", "write bitmap fast"], flags)
+    }
+
+    /// The defaults of a group: a command's ACL categories follow from its flags.
+    const fn on(
+        group: &'static str,
+        reads: [&'static str; 2],
+        writes: [&'static str; 2],
+        flags: Flags,
+    ) -> Command {
+        let of_flags = if flags.write { writes } else { reads };
+        Command { categories: of_flags[flags.fast as usize], flags, group, ..Command::USUAL }
+    }
 }
 
 /// How the log has a command.
@@ -164,17 +193,17 @@ pub enum OtherDbs {
     All,
 }
 
-/// What a command does to keys that it finds itself.
+/// A command's way over keys that it finds itself.
 pub struct Walk {
     /// The keys that it may find.
     pub keys: for<'a> fn(&Args<'a>) -> KeySet<'a>,
     /// The argument that names them.
     pub argument: usize,
-    /// What it does to each of them.
+    /// Its steps at each of them.
     pub steps: fn(&Args<'_>) -> &'static [WalkStep],
 }
 
-/// What a walk does to a key: as much as a command whose rights it needs.
+/// A step of a walk at a key: as much as the command whose rights it needs.
 pub struct WalkStep {
     /// The command, as users' rules name it: the host's own without `midi.`.
     pub command: &'static str,

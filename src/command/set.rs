@@ -1,13 +1,13 @@
-//! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis 7.0's t_string.c,
-//! MSETEX after Redis 8.4's.
+//! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSET and MSETNX after Redis 7.0's
+//! t_string.c, MSETEX after Redis 8.4's.
 
 use super::keys::pair_count;
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey,
-    Reply, Run, arg, tips,
+    Reply, Run, arg, docs, tips,
 };
-use crate::store::{UnixMs, Value};
+use crate::store::Value;
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -15,17 +15,10 @@ const VALUE: Arg = arg("value", ArgKind::String);
 pub(super) static SETNX: Command = Command {
     name: "setnx",
     arity: 3,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Insert),
-    categories: "write string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Sets the value of a key if the key does not exist.",
-        complexity: "O(1)",
-        args: &[KEY, VALUE],
-    },
+    docs: docs("Sets the value of a key if the key does not exist.").takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(setnx)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 
 const fn set_expiring(
@@ -37,13 +30,10 @@ const fn set_expiring(
     Command {
         name,
         arity: 4,
-        flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
         keys: Keys::One(Access::Overwrite),
-        categories: "write string slow",
-        group: "string",
-        docs: Docs { summary, complexity: "O(1)", args },
+        docs: docs(summary).takes(args),
         action: Action::OneKey(Run::Edit(action)),
-        ..Command::USUAL
+        ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
     }
 }
 
@@ -51,56 +41,53 @@ pub(super) static SETEX: Command = set_expiring(
     "setex",
     "Sets the value of a key and how many seconds it will live.",
     &[KEY, arg("seconds", ArgKind::Integer), VALUE],
-    setex,
+    |cx, reply| set_with_expiry(cx, reply, true),
 );
 
 pub(super) static PSETEX: Command = set_expiring(
     "psetex",
     "Sets the value of a key and how many milliseconds it will live.",
     &[KEY, arg("milliseconds", ArgKind::Integer), VALUE],
-    psetex,
+    |cx, reply| set_with_expiry(cx, reply, false),
 );
 
 pub(super) static GETSET: Command = Command {
     name: "getset",
     arity: 3,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Sets the value of a key and returns the old value.",
-        complexity: "O(1)",
-        args: &[KEY, VALUE],
-    },
+    docs: docs("Sets the value of a key and returns the old value.").takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(getset)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
+};
+
+pub(super) static MSET: Command = Command {
+    name: "mset",
+    arity: -3,
+    keys: Keys::Pairs(Access::Overwrite),
+    tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
+    docs: docs("Sets the values of several keys at one moment.")
+        .costs("O(N), N being the number of keys")
+        .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
+    action: Action::ManyKeys(Run::Edit(mset)),
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static MSETNX: Command = Command {
     name: "msetnx",
     arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Insert),
-    categories: "write string slow",
-    group: "string",
     tips: &[tips::MULTI_SHARD, tips::LEAST],
-    docs: Docs {
-        summary: "Sets the values of several keys at one moment if none of the keys exists.",
-        complexity: "O(N), N being the number of keys",
-        args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
-    },
+    docs: docs("Sets the values of several keys at one moment if none of the keys exists.")
+        .costs("O(N), N being the number of keys")
+        .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
     action: Action::ManyKeys(Run::Edit(msetnx)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static MSETEX: Command = Command {
     name: "msetex",
     arity: -4,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::CountedPairs(Access::Overwrite),
-    categories: "write string slow",
-    group: "string",
     twins: &["msetex", "mset"],
     docs: Docs {
         summary: "Sets the values of several keys at one moment, on conditions and with an expiry \
@@ -114,31 +101,23 @@ pub(super) static MSETEX: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Edit(msetex)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 fn setnx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
     let is_new = !cx.key.is_there();
     if is_new {
-        cx.set(2, None);
+        cx.set(2, None, false);
     }
     reply.integer(i64::from(is_new));
     Ok(())
 }
 
-fn setex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    set_with_expiry(cx, reply, true)
-}
-
-fn psetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    set_with_expiry(cx, reply, false)
-}
-
 fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) -> Result<(), Error> {
     let expire_at = ExpiryOption { argument: 2, seconds, relative: true }.at(&cx.args, cx.now())?;
     cx.check_set(3)?;
-    cx.set(3, Some(expire_at));
+    cx.set(3, Some(expire_at), false);
     reply.ok();
     Ok(())
 }
@@ -146,27 +125,15 @@ fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) ->
 fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
     get(cx, reply)?;
-    cx.set(2, None);
+    cx.set(2, None, false);
     Ok(())
 }
 
-impl OneKey<'_> {
-    /// Refuses a key that is too long, or a value at index `argument` that is.
-    fn check_set(&self, argument: usize) -> Result<(), Error> {
-        self.limits.key(self.key.name())?;
-        self.limits.value(self.args.get(argument).len())
-    }
-
-    /// Sets the key to the value at index `argument`.
-    fn set(&mut self, argument: usize, expire_at: Option<UnixMs>) {
-        let kept = self.args.keep(argument, self.limits.keep_bytes);
-        let value = kept.as_ref().map_or(Value::Inline(self.args.get(argument)), Value::Shared);
-        self.key.set(value, expire_at);
-        self.tell(Event::SET);
-        if expire_at.is_some() {
-            self.tell(Event::EXPIRE);
-        }
-    }
+fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let pairs = Pairs { first: 1, count: cx.whole_pairs()? };
+    cx.set_pairs(pairs, &SetOptions::default())?;
+    reply.ok();
+    Ok(())
 }
 
 fn msetnx(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -196,7 +163,7 @@ struct Pairs {
 impl ManyKeys<'_> {
     /// The number of pairs of MSET and MSETNX. A key without a value is reported after all other
     /// errors of the call; within MULTI, by EXEC.
-    pub(super) fn whole_pairs(&self) -> Result<usize, Error> {
+    fn whole_pairs(&self) -> Result<usize, Error> {
         let given = self.args.from(1).len();
         if given.is_multiple_of(2) { Ok(given / 2) } else { Err(Error::Arity) }
     }
@@ -210,9 +177,9 @@ impl ManyKeys<'_> {
             self.limits.key(self.args.get(at))?;
             self.limits.value(self.args.get(at + 1).len())?;
         }
-        for (number, _) in keys() {
-            let found = self.edit(number).is_there();
-            if options.only_new && found || options.only_existing && !found {
+        if options.only_new || options.only_existing {
+            let mut found = keys().map(|(number, _)| self.edit(number).is_there());
+            if found.any(|is_there| is_there == options.only_new) {
                 return Ok(false);
             }
         }

@@ -22,8 +22,8 @@ static TABLE: [u16; 256] = {
     table
 };
 
-/// The slot of a key. If it has a hash tag, only that counts: what is between the first `{` and the
-/// next `}`, unless it is empty.
+/// The slot of a key. If it has a hash tag, only that counts: the bytes between the first `{` and
+/// the next `}`, unless there are none.
 pub fn slot_of(key: &[u8]) -> u16 {
     let step = |crc: u16, byte: &u8| crc << 8 ^ TABLE[usize::from(crc >> 8 ^ u16::from(*byte))];
     tag(key).unwrap_or(key).iter().fold(0, step) % SLOTS as u16

@@ -1,9 +1,9 @@
-//! GET, SET and their multi-key forms, after Redis's t_string.c.
+//! GET, SET and MGET, after Redis's t_string.c.
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Long,
-    LongKeys, ManyKeys, OneKey, Reply, Run, arg, tips, word,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Event, Flags, Keys, Long,
+    LongKeys, ManyKeys, OneKey, Reply, Run, arg, docs, tips, word,
 };
 use crate::limits::MGET_FREE_BYTES;
 use crate::store::{Now, SharedValue, StringRef, UnixMs, Value};
@@ -30,23 +30,15 @@ pub(super) const PAIR: &[Arg] = &[arg("key", ArgKind::Key), arg("value", ArgKind
 pub(super) static GET: Command = Command {
     name: "get",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read string fast",
-    group: "string",
-    docs: Docs {
-        summary: "Returns the value of a key.",
-        complexity: "O(1)",
-        args: &[arg("key", ArgKind::Key)],
-    },
+    docs: docs("Returns the value of a key.").takes(&[arg("key", ArgKind::Key)]),
     action: Action::OneKey(Run::Read(get)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static SET: Command = Command {
     name: "set",
     arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::ByOptions(ByOptions {
         most: Access::ReadOverwrite,
         plain: Access::Overwrite,
@@ -59,56 +51,28 @@ pub(super) static SET: Command = Command {
         ],
         first: 3,
     }),
-    categories: "write string slow",
-    group: "string",
-    docs: Docs {
-        summary: "Sets the value of a key, optionally on conditions and with an expiry.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("value", ArgKind::String),
-            arg("condition", ArgKind::OneOf(SET_CONDITION)).optional(),
-            word("get", "GET").optional(),
-            arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
-        ],
-    },
+    docs: docs("Sets the value of a key, optionally on conditions and with an expiry.").takes(&[
+        arg("key", ArgKind::Key),
+        arg("value", ArgKind::String),
+        arg("condition", ArgKind::OneOf(SET_CONDITION)).optional(),
+        word("get", "GET").optional(),
+        arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
+    ]),
     action: Action::OneKey(Run::Edit(set)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static MGET: Command = Command {
     name: "mget",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Read),
-    categories: "read string fast",
-    group: "string",
     tips: &[tips::MULTI_SHARD],
     long: Long::FoundAlone(LongKeys::Mget),
-    docs: Docs {
-        summary: "Returns the values of several keys, as they are at one moment.",
-        complexity: "O(N), N being the number of keys",
-        args: &[arg("key", ArgKind::Key).multiple()],
-    },
+    docs: docs("Returns the values of several keys, as they are at one moment.")
+        .costs("O(N), N being the number of keys")
+        .takes(&[arg("key", ArgKind::Key).multiple()]),
     action: Action::ManyKeys(Run::Read(mget)),
-    ..Command::USUAL
-};
-
-pub(super) static MSET: Command = Command {
-    name: "mset",
-    arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
-    keys: Keys::Pairs(Access::Overwrite),
-    categories: "write string slow",
-    group: "string",
-    tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
-    docs: Docs {
-        summary: "Sets the values of several keys at one moment.",
-        complexity: "O(N), N being the number of keys",
-        args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
-    },
-    action: Action::ManyKeys(Run::Edit(mset)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 impl OneKey<'_> {
@@ -218,29 +182,11 @@ impl ManyKeys<'_> {
     }
 }
 
-fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    cx.whole_pairs()?;
-    let pairs = cx.args.from(1).chunks_exact(2);
-    for pair in pairs.clone() {
-        cx.limits.key(pair[0])?;
-        cx.limits.value(pair[1].len())?;
-    }
-    for (number, pair) in pairs.enumerate() {
-        let kept = cx.args.keep(2 + 2 * number, cx.limits.keep_bytes);
-        let value = kept.as_ref().map_or(Value::Inline(pair[1]), Value::Shared);
-        cx.edit(number).set(value, None);
-        cx.tell(number, Event::SET);
-    }
-    reply.ok();
-    Ok(())
-}
-
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options =
         if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
-    cx.limits.key(cx.key.name())?;
-    cx.limits.value(cx.args.get(2).len())?;
+    cx.check_set(2)?;
 
     let allowed = options.allow(cx)?;
     if options.get {
@@ -253,18 +199,33 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     }
 
-    let kept = cx.args.keep(2, cx.limits.keep_bytes);
-    let value = kept.as_ref().map_or(Value::Inline(cx.args.get(2)), Value::Shared);
-    let kept_expiry = if options.keep_ttl { cx.key.expiry() } else { None };
-    cx.key.set(value, expire_at.or(kept_expiry));
-    cx.tell(Event::SET);
-    if expire_at.is_some() {
-        cx.tell(Event::EXPIRE);
-    }
+    cx.set(2, expire_at, options.keep_ttl);
     if !options.get {
         reply.ok();
     }
     Ok(())
+}
+
+impl OneKey<'_> {
+    /// Refuses a key that is too long, or a value at index `argument` that is.
+    #[inline]
+    pub(super) fn check_set(&self, argument: usize) -> Result<(), Error> {
+        self.limits.key(self.key.name())?;
+        self.limits.value(self.args.get(argument).len())
+    }
+
+    /// Sets the key to the value at index `argument`. Without an expiry the old one may stay.
+    #[inline]
+    pub(super) fn set(&mut self, argument: usize, expire_at: Option<UnixMs>, keep_ttl: bool) {
+        let kept = self.args.keep(argument, self.limits.keep_bytes);
+        let value = kept.as_ref().map_or(Value::Inline(self.args.get(argument)), Value::Shared);
+        let kept_expiry = if keep_ttl { self.key.expiry() } else { None };
+        self.key.set(value, expire_at.or(kept_expiry));
+        self.tell(Event::SET);
+        if expire_at.is_some() {
+            self.tell(Event::EXPIRE);
+        }
+    }
 }
 
 /// SET's options, as Redis 7.0 accepts them, with the comparisons of 8.4.

@@ -11,7 +11,7 @@ use super::{
 macro_rules! rows_of_host {
     ($then:ident) => {
         $then! {
-            string::GET string::SET string::MGET string::MSET
+            string::GET string::SET string::MGET set::MSET
             key::DEL key::UNLINK key::EXISTS key::TOUCH key::TYPE
             key::EXPIRE key::PEXPIRE key::EXPIREAT key::PEXPIREAT
             key::TTL key::PTTL key::EXPIRETIME key::PEXPIRETIME key::PERSIST

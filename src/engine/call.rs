@@ -1,6 +1,6 @@
 //! A call of a command, and the outcome of trying to run it.
 
-use crate::command::{Args, COMMANDS, Command, Error, Limits, Reply};
+use crate::command::{Args, COMMANDS, Command, Error, Limits, OwnedArgs, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::Now;
 use crate::sync::Locked;
@@ -17,7 +17,7 @@ pub struct Call<'a> {
     pub now: Now,
     /// The limits that it must keep.
     pub limits: Limits,
-    /// What the door puts before the standard name, for error texts.
+    /// The door's prefix of the standard name, for error texts.
     pub prefix: &'static str,
     /// The client that makes its changes, for the host.
     pub author: Author,
@@ -58,6 +58,41 @@ impl Call<'_> {
     }
 }
 
+/// A call with arguments of its own, to be made again later: queued, or in the slices of a job.
+pub(super) struct KeptCall {
+    pub(super) command: usize,
+    /// Copied or kept; empty once a queued command has run.
+    pub(super) args: OwnedArgs,
+    pub(super) db: u32,
+    /// Whether its client sees keys whose expiry has passed.
+    pub(super) sees_passed: bool,
+    prefix: &'static str,
+}
+
+impl KeptCall {
+    /// A copy of a call. Arguments from `keep_bytes` on are kept instead of copied.
+    pub(super) fn of(call: &Call<'_>, keep_bytes: usize) -> Self {
+        KeptCall {
+            command: call.command,
+            args: call.args.to_owned(keep_bytes),
+            db: call.db,
+            sees_passed: call.now.sees_passed(),
+            prefix: call.prefix,
+        }
+    }
+
+    /// The call with these arguments.
+    pub(super) fn again<'a>(
+        &self,
+        args: Args<'a>,
+        now: Now,
+        limits: Limits,
+        author: Author,
+    ) -> Call<'a> {
+        Call { command: self.command, args, db: self.db, now, limits, prefix: self.prefix, author }
+    }
+}
+
 /// How to take tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Taking<'l> {
@@ -74,7 +109,7 @@ impl Taking<'_> {
     pub const WORKER: Self = Taking::Try(WORKER_SPINS);
 }
 
-/// The outcome of an attempt. The dispatcher decides what is next for the call (`dispatch.rs`).
+/// The outcome of an attempt. The dispatcher decides how the call goes on (`dispatch/mod.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply is complete; it may be an error.
@@ -83,8 +118,8 @@ pub enum Outcome {
     Busy,
     /// The reply is too large for this thread. Nothing has been done.
     TooLarge,
-    /// This is long work: start a job, or run it to its end. The caller must take back what was
-    /// written to the reply.
+    /// This is long work: start a job, or run it to its end. The caller must take back the part of
+    /// the reply that was written.
     Long,
     /// It writes to a watched key, which only the main thread may do; or the keyspace was closed
     /// just before, and the main thread finds out why. Nothing has been done.

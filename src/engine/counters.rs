@@ -13,7 +13,7 @@ pub use crate::store::Census;
 
 /// A counter that one thread writes and all may read.
 #[derive(Default)]
-pub(super) struct Count(AtomicU64);
+pub struct Count(AtomicU64);
 
 impl Count {
     #[inline]
@@ -21,8 +21,9 @@ impl Count {
         self.0.store(self.get() + number, Ordering::Relaxed);
     }
 
+    /// The count.
     #[inline]
-    pub(super) fn get(&self) -> u64 {
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -56,11 +57,16 @@ pub struct ThreadCounts {
     expired: Sum,
     /// Changes of keys, as the host counts them for its save points.
     pub(super) changed: Count,
-    pub(super) at_once: Count,
-    pub(super) queued: Count,
-    pub(super) ran_queued: Count,
-    pub(super) slices: Count,
-    pub(super) turns: Count,
+    /// Commands that ran at once on this thread.
+    pub at_once: Count,
+    /// Commands that this thread passed to others.
+    pub queued: Count,
+    /// Queued commands that this thread ran.
+    pub ran_queued: Count,
+    /// Slices of jobs.
+    pub slices: Count,
+    /// Turns of the thread's loop.
+    pub turns: Count,
     pub(super) log: ThreadLog,
 }
 
@@ -120,7 +126,7 @@ impl ThreadCounts {
         }
     }
 
-    /// Counts what a table gained or lost.
+    /// Counts the keys and bytes that a table gained or lost.
     pub(super) fn book(&self, db: u32, change: Census) {
         if change == Census::default() {
             return;
@@ -182,11 +188,6 @@ impl ThreadCounts {
         self.databases.iter().map(|database| database.keys.get()).sum()
     }
 
-    /// Changes of keys, as the host counts them for its save points.
-    pub(super) fn changes(&self) -> u64 {
-        self.changed.get()
-    }
-
     pub(super) fn add_totals(&self, sum: &mut Census) {
         sum.bytes += self.bytes.get();
         sum.expired += self.expired.get();
@@ -209,30 +210,5 @@ impl ThreadCounts {
     pub fn ran_long(&self, command: usize, started: Instant) {
         self.called(command);
         self.timed(command, started.elapsed());
-    }
-
-    /// Commands that ran at once on this thread.
-    pub fn at_once(&self) -> u64 {
-        self.at_once.get()
-    }
-
-    /// Commands that this thread passed to others.
-    pub fn queued(&self) -> u64 {
-        self.queued.get()
-    }
-
-    /// Queued commands that this thread ran.
-    pub fn ran_queued(&self) -> u64 {
-        self.ran_queued.get()
-    }
-
-    /// Slices of jobs.
-    pub fn slices(&self) -> u64 {
-        self.slices.get()
-    }
-
-    /// Turns of the thread's loop.
-    pub fn turns(&self) -> u64 {
-        self.turns.get()
     }
 }

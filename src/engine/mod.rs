@@ -1,20 +1,20 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows neither the host nor sockets.
 //!
 //! It is made of parts. Each part has its fields and its `impl`, and owns the part that it stands
-//! on: so it can call that one and those below, and no part above. What must go up is a returned
-//! value, or a message.
+//! on: so it can call that one and those below, and no part above. A returned value goes up, or a
+//! message.
 //!
 //! ```text
-//! Engine ─┬─ users             who may do what on the ports
+//! Engine ─┬─ users             the rights of users on the ports
 //!         ├─ jobs              long work in slices: what runs, how it is cut (long/)
-//!         └─ ledger            what must happen when an edit ends, and when a token is released
+//!         └─ ledger            how an edit ends, and what goes before the release of a token
 //!              └─ shards       who may touch a shard: tokens, units, mailboxes
 //!                   └─ context settings, the ways to other threads, to the host and to the ports
 //! ```
 //!
-//! `dispatch` is what works on the whole: whether a command runs now (`attempt`, `transaction`),
-//! and where and when otherwise; the loop of the workers (`worker`). `replay` puts back what a log
-//! has.
+//! `dispatch` works on the whole: it decides whether a command runs now (`attempt`, `transaction`),
+//! and where and when otherwise, and has the loop of the workers (`worker`). `replay` puts back the
+//! changes of a log.
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once
@@ -38,21 +38,21 @@ mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
-    CertificateName, ClientCertificates, Config, Context, ForMain, Host, ListenAt, ListenerRow,
-    MainInbox, MainTask, MayLog, Outside, Port, PortConfig, PortSettings, PortTurn, Ports,
-    Settings, TlsSettings, Workers, WriteLog,
+    CertificateName, ClientCertificates, Config, Context, ForMain, Host, HostLog, ListenAt,
+    ListenerRow, MainInbox, MainTask, Outside, Port, PortConfig, PortSettings, PortTurn, Ports,
+    Settings, TlsSettings, Workers,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};
 pub use jobs::{
     Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task, Work, free_later,
-    long_work, remove_lost_keys, remove_lost_keys_now,
+    long_work, remove_lost_keys, remove_lost_keys_now, without_reply,
 };
 pub use ledger::{
     Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Log, LogCounts, Logged, Mode,
-    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging, Wrote, as_command,
+    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging,
 };
-pub use replay::{ReplayError, Replayed};
+pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use shards::{AllHeld, HeldShard, Shard, Shards};

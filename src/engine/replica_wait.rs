@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use crate::command::Error;
 
-/// A client that waits until replicas, or the server's own AOF, have what it wrote.
+/// A client that waits until replicas, or the server's own AOF, have its writes.
 pub struct ReplicaWait {
-    /// The position in the log of the last that it wrote; 0 if that was not logged.
+    /// The position in the log of its last write; 0 if that was not logged.
     pub position: u64,
     /// How far a replica must have come in the host's stream to have all that the client wrote.
     /// `None` if that is not known yet.
     pub offset: Option<u64>,
-    /// What it waits for.
+    /// The copies that it waits for.
     pub awaited: Awaited,
     /// It waits no longer than this; `None` for ever.
     pub until: Option<Instant>,
@@ -25,7 +25,7 @@ pub struct ReplicaWait {
     pub answer: Box<dyn FnOnce(Waited) + Send>,
 }
 
-/// What a client waits for.
+/// The copies of its writes that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// So many replicas.
@@ -34,7 +34,7 @@ pub enum Awaited {
     Aof(bool),
 }
 
-/// What a client that waits is told.
+/// The answer to a client that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// So many replicas have acknowledged all that it wrote: as many as it waits for, or fewer if
@@ -49,7 +49,7 @@ pub enum Waited {
     Synced(bool),
     /// Nothing: it cannot be told, for this reason.
     Refused(Error),
-    /// What it wrote was taken back, or the server has become a replica.
+    /// Its writes were taken back, or the server has become a replica.
     Undone,
 }
 

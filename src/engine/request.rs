@@ -3,10 +3,10 @@
 
 use std::any::Any;
 
-use super::call::{Author, Call};
+use super::call::{Author, Call, KeptCall};
 use super::jobs::{JobOwner, JobReply};
 use super::slot::ThreadSlot;
-use crate::command::{COMMANDS, Keys, OwnedArgs, Transcript};
+use crate::command::{COMMANDS, Keys, Transcript};
 use crate::sync::Locked;
 
 /// The client that waits for a queued command.
@@ -54,16 +54,7 @@ pub trait PortClient: Send {
 
 /// A queued command.
 pub struct Request {
-    /// The command's number.
-    pub command: usize,
-    /// Its arguments, copied or kept; empty once it has run.
-    pub args: OwnedArgs,
-    /// The client's database.
-    pub db: u32,
-    /// See [`Call::prefix`].
-    pub prefix: &'static str,
-    /// Whether its client sees keys whose expiry has passed.
-    pub(super) sees_passed: bool,
+    pub(super) call: KeptCall,
     /// The client that waits for it.
     pub origin: Origin,
     /// The reply, once it has run.
@@ -80,11 +71,7 @@ impl Request {
     /// A copy of a call, for another thread.
     pub fn new(call: &Call<'_>, origin: Origin) -> Self {
         Request {
-            command: call.command,
-            args: call.args.to_owned(call.limits.keep_bytes),
-            db: call.db,
-            prefix: call.prefix,
-            sees_passed: call.now.sees_passed(),
+            call: KeptCall::of(call, call.limits.keep_bytes),
             origin,
             reply: Transcript::default(),
             seen: 0,
@@ -123,12 +110,12 @@ impl Request {
 
     /// Whether it needs one shard only.
     pub(super) fn is_on_one_shard(&self) -> bool {
-        COMMANDS[self.command].is_on_one_shard(self.args.len())
+        COMMANDS[self.call.command].is_on_one_shard(self.call.args.len())
     }
 
     /// The key that decides which shard it needs, or needs first.
     pub(super) fn first_key(&self) -> Option<&[u8]> {
-        let row = COMMANDS[self.command];
-        (row.keys != Keys::None).then(|| self.args.get(row.first_key()))
+        let row = COMMANDS[self.call.command];
+        (row.keys != Keys::None).then(|| self.call.args.get(row.first_key()))
     }
 }

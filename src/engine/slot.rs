@@ -25,15 +25,15 @@ impl ThreadSlot {
         self.number == 0
     }
 
-    /// The position in the log that replies to what this thread has run since the last call must
-    /// wait for; 0 for none.
+    /// The position in the log that replies must wait for, of all that this thread has run since
+    /// the last call; 0 for none.
     #[inline]
     pub fn take_seen(&self) -> u64 {
         self.log.take_seen()
     }
 
     /// Notes whether this thread has replies that wait until more of the log is safe. It must look
-    /// at what is safe once more before it sleeps.
+    /// once more how far the log is safe before it sleeps.
     pub fn holds_replies(&self, holds: bool) {
         self.log.holds.announce(holds);
     }

@@ -1,5 +1,5 @@
-//! The host's users, and what they may do; and private users of our own, which show what a set of
-//! rules allows.
+//! The host's users and their rights; and private users of our own, by which the host judges a set
+//! of rules.
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;

@@ -10,13 +10,13 @@ use super::context::Filtered;
 use super::state::{Flag, Gauge, part};
 
 part! {
-    /// What is known of the host's search for keys that have expired.
+    /// The host's search for keys that have expired, as far as midi knows.
     pub struct ActiveExpiry {
         /// Whether the host may execute DEBUG at all.
         is_enabled: Flag = Flag::new(false),
         /// How many DEBUGs were sent in this turn.
         sent: Gauge = Gauge::new(0),
-        /// What the last SET-ACTIVE-EXPIRE of this turn asks for: whether to rest.
+        /// Whether the last SET-ACTIVE-EXPIRE of this turn asks for rest; `None` without one.
         asked: Mutex<Option<bool>> = Mutex::new(None),
         /// How many DEBUGs the host had executed when it was last asked.
         executed: Gauge = Gauge::new(0),
@@ -44,7 +44,7 @@ impl ActiveExpiry {
         }
     }
 
-    /// The main loop is about to sleep: what was sent has been executed or refused. True if the
+    /// The main loop is about to sleep: a DEBUG that was sent has run or was refused. True if the
     /// answer of [`ActiveExpiry::rests`] has changed.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) -> bool {

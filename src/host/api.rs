@@ -4,6 +4,7 @@
 //! there, so the wrappers rely on them; each newer one is checked where it is used.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
 
 use redis_module::raw;
 
@@ -164,12 +165,18 @@ impl Ctx<'_> {
         }
     }
 
+    /// Calls `run` with database `db` selected.
+    pub fn in_db<R>(self, db: u32, run: impl FnOnce() -> R) -> R {
+        let previous = self.selected_db();
+        self.select_db(db);
+        let result = run();
+        self.select_db(previous);
+        result
+    }
+
     /// Whether database `db` exists.
     pub fn has_db(self, db: u32) -> bool {
-        let before = self.selected_db();
-        let there = self.select_db(db);
-        self.select_db(before);
-        there
+        self.in_db(self.selected_db(), || self.select_db(db))
     }
 
     /// Notifies the host that `key` has changed in `db`, for WATCH and tracking.
@@ -179,34 +186,23 @@ impl Ctx<'_> {
 
     /// Notifies the host that `key` has changed in each of `databases`, for WATCH and tracking.
     pub fn signal_modified_in(self, databases: &[u32], key: &[u8]) {
-        let Some(&first) = databases.first() else { return };
-        self.with_name(first, key, |name| {
-            for &db in databases {
-                self.select_db(db);
-                // SAFETY: a valid context and a live name.
-                unsafe { api!(RedisModule_SignalModifiedKey)(self.raw(), name.raw()) };
-            }
-        });
+        let name = OwnString::new(key);
+        for &db in databases {
+            // SAFETY: a valid context and a live name.
+            self.in_db(db, || unsafe {
+                api!(RedisModule_SignalModifiedKey)(self.raw(), name.get().raw())
+            });
+        }
     }
 
     /// Publishes a keyspace notification if the host's settings ask for it.
     pub fn notify(self, db: u32, key: &[u8], class: u32, event: &CStr) {
+        let name = OwnString::new(key);
         // SAFETY: as above; the event's name ends with NUL.
-        self.with_name(db, key, |name| unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent)(
-                self.raw(),
-                class as c_int,
-                event.as_ptr(),
-                name.raw(),
-            );
+        self.in_db(db, || unsafe {
+            let (class, name) = (class as c_int, name.get().raw());
+            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), class, event.as_ptr(), name)
         });
-    }
-
-    fn with_name(self, db: u32, key: &[u8], tell: impl FnOnce(HostString<'_>)) {
-        let previous = self.selected_db();
-        self.select_db(db);
-        tell(OwnString::new(key).get());
-        self.select_db(previous);
     }
 
     /// Whether `notify-keyspace-events` enables any event.
@@ -293,28 +289,21 @@ impl Ctx<'_> {
     /// an empty argument; empty if it is not refused.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
         // SAFETY: the format has the host check what it checks before a script's command, reply
-        // with errors, and take one C string; the reply is copied before it is freed.
-        unsafe {
+        // with errors, and take one C string.
+        let answer = unsafe {
             let (format, argument) = (c"SEc".as_ptr(), c"".as_ptr());
-            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
-            let answer = Answer::of(reply);
-            if !reply.is_null() {
-                api!(RedisModule_FreeCallReply)(reply);
-            }
-            answer.error().unwrap_or_default()
-        }
+            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument))
+        };
+        answer.error().unwrap_or_default()
     }
 
     /// Has the host run a command of a module, and log what that logs at once, if nothing else is
     /// running.
     pub fn call_logging(self, command: &CStr) {
-        // SAFETY: the format has the host log, and take one C string; the reply is freed.
+        // SAFETY: the format has the host log, and take one C string.
         unsafe {
             let (format, argument) = (c"!c".as_ptr(), c"".as_ptr());
-            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
-            if !reply.is_null() {
-                api!(RedisModule_FreeCallReply)(reply);
-            }
+            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument));
         }
     }
 
@@ -322,21 +311,11 @@ impl Ctx<'_> {
     pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
         let strings: Vec<_> = args.iter().map(|&arg| OwnString::new(arg)).collect();
         let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
-        // SAFETY: the format names a vector and its length, which the host only reads; the reply is
-        // copied before it is freed.
+        // SAFETY: the format names a vector and its length, which the host only reads.
         unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                command.as_ptr(),
-                c"v".as_ptr(),
-                words.as_ptr(),
-                words.len(),
-            );
-            let answer = Answer::of(reply);
-            if !reply.is_null() {
-                api!(RedisModule_FreeCallReply)(reply);
-            }
-            answer
+            let (command, format) = (command.as_ptr(), c"v".as_ptr());
+            let call = api!(RedisModule_Call);
+            Answer::of(call(self.raw(), command, format, words.as_ptr(), words.len()))
         }
     }
 }
@@ -408,12 +387,18 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Copies a reply, and frees it.
+    ///
     /// # Safety
-    /// `reply` must be live or null.
+    /// As for [`take_reply`].
     unsafe fn of(reply: *mut raw::RedisModuleCallReply) -> Self {
-        if reply.is_null() {
-            return Answer::Other;
-        }
+        // SAFETY: the caller's promise.
+        unsafe { take_reply(reply, |reply| Answer::copy(reply)) }.unwrap_or(Answer::Other)
+    }
+
+    /// # Safety
+    /// `reply` must be live.
+    unsafe fn copy(reply: *mut raw::RedisModuleCallReply) -> Self {
         // SAFETY: the caller's promise; an array's elements live as long as the array.
         unsafe {
             match api!(RedisModule_CallReplyType)(reply) as isize {
@@ -423,9 +408,8 @@ impl Answer {
                 }
                 raw::REDISMODULE_REPLY_ARRAY => {
                     let elements = 0..api!(RedisModule_CallReplyLength)(reply);
-                    let element =
-                        |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));
-                    Answer::List(elements.map(element).collect())
+                    let element = |at| api!(RedisModule_CallReplyArrayElement)(reply, at);
+                    Answer::List(elements.map(|at| Answer::copy(element(at))).collect())
                 }
                 raw::REDISMODULE_REPLY_ERROR => Answer::Error(reply_text(reply).to_vec()),
                 _ => Answer::Other,
@@ -447,6 +431,23 @@ impl Answer {
     pub fn list(self) -> Vec<Answer> {
         if let Answer::List(list) = self { list } else { Vec::new() }
     }
+}
+
+/// Calls `read` with the reply of a call, and frees the reply. `None` if there is none: the call
+/// could not be made.
+///
+/// # Safety
+/// `reply` must be live or null; nobody may use it afterwards.
+pub unsafe fn take_reply<R>(
+    reply: *mut raw::RedisModuleCallReply,
+    read: impl FnOnce(*mut raw::RedisModuleCallReply) -> R,
+) -> Option<R> {
+    let result = NonNull::new(reply).map(|reply| read(reply.as_ptr()));
+    if result.is_some() {
+        // SAFETY: the caller vouches for the reply, which is freed once.
+        unsafe { api!(RedisModule_FreeCallReply)(reply) };
+    }
+    result
 }
 
 /// The text of a reply that is a string or an error; empty for any other kind.

@@ -151,7 +151,7 @@ impl JobReply for BlockedReply {
 }
 
 /// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play. If the
-/// reply was cut off, its client is closed: right after this the host discards what was made of it.
+/// reply was cut off, its client is closed: right after this the host discards its beginning.
 unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int) -> c_int {
     // SAFETY: the callback's own context; the private data is what UnblockClient was given, which
     // `on_free` frees after this.

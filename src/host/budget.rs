@@ -20,7 +20,7 @@ impl Budget {
         self.0.set(MAIN_TURN.as_nanos() as u64);
     }
 
-    /// What is left of this turn's budget.
+    /// The rest of this turn's budget.
     pub fn left(&self) -> Duration {
         Duration::from_nanos(self.0.get())
     }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ports_take_what_the_host_has_no_use_for() {
+    fn the_ports_take_the_hosts_spare_descriptors() {
         assert_eq!(share(usize::MAX, 10_144, 10_000), (10_144, 10_000));
         assert_eq!(share(20_208, 10_144, 10_000), (10_144, 10_000));
         assert_eq!(share(15_000, 10_144, 10_000), (10_144, 4792), "fewer clients");

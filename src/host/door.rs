@@ -1,4 +1,20 @@
 //! The host door: MIDI.* commands on the host's own port.
+//!
+//! ```text
+//! OnLoad   command::rows_of_host ─ register: name, flags, keys, categories, docs ─► the host
+//!
+//! a call   the host ─► on::<N>, N being the row's number
+//!           └ on_command
+//!              └ command ─┬ a record of its AOF or its master's ─► replaying
+//!                         ├ a question for keys ─► keys::answer
+//!                         ├ arity, rights that the host does not judge (users::at_door), gates
+//!                         └ Engine::run ─┬ a reply at once ─► reply::HostReply
+//!                                        ├ a worker or a job ─► blocked::Blocked
+//!                                        └ IMPORT, EXPORT, JOBS, INFO, HELP ─► own_commands
+//! ```
+//!
+//! The host looks up the name, so `rename-command` is none of the door's business: see `renamed`
+//! for the ports and the command filter.
 
 use std::ffi::c_int;
 
@@ -9,9 +25,8 @@ use super::blocked::Blocked;
 use super::copy::{self, Wait};
 use super::instance::instance;
 use super::kept::HostArgs;
-use super::persistence::always;
-use super::persistence::journal::{self, Logging};
-use super::persistence::replaying;
+use super::persistence::hand_over::{self, Logging, always};
+use super::persistence::replay;
 use super::register::Trampoline;
 use super::reply::HostReply;
 use super::slots::migration;
@@ -83,17 +98,17 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
 fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let (engine, row) = (&*instance().engine, COMMANDS[number]);
     if engine.gates().has(FROM_LOG) {
-        if journal::hands_over(ctx) {
+        if hand_over::hands_over(ctx) {
             return HostReply::new(ctx).ok();
         }
-        if replaying::run(number, ctx, argv) {
+        if replay::run(number, ctx, argv) {
             return;
         }
     }
     if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
         return;
     }
-    if instance().slots.coming.get() && replaying::import(number, ctx, argv) {
+    if instance().slots.coming.get() && replay::import(number, ctx, argv) {
         return;
     }
     let inside = unit::is_inside(ctx);

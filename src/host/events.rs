@@ -8,10 +8,9 @@ use redis_module::raw;
 use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::config::tls;
 use super::instance::instance;
-use super::persistence::journal::Logging;
-use super::persistence::{
-    base, confirmed, fork, journal, loading, quarantine, save_points, saving,
-};
+use super::persistence::hand_over::{self, Logging, confirmed};
+use super::persistence::replay::quarantine;
+use super::persistence::{base, fork, loading, save_points, saving};
 use super::slots::{lost, migration};
 use super::state::doing::ModuleStage;
 use super::state::persistence::LoadedFrom;
@@ -90,8 +89,8 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
 /// Whether to leave a wake-up unread: when this turn ends the tail is logged, and another turn must
 /// follow at once. If the last one that was left was of no use, the tail cannot be logged now.
 fn leaves_unread() -> bool {
-    let left = &instance().journal.left_unread;
-    let leaves = !left.get() && journal::logs_in_this_turn();
+    let left = &instance().hand_over.left_unread;
+    let leaves = !left.get() && hand_over::logs_in_this_turn();
     left.set(leaves);
     leaves
 }
@@ -167,22 +166,23 @@ fn after_sleep(ctx: Ctx<'_>) {
     here.tracking.turn_is_over.set(false);
     // INFO, which a client may ask for now, counts the changes so far.
     save_points::add_changes(ctx);
-    // Before what was logged is safe: who has a reply then finds the doors closed.
-    if journal::is_aof_to_be_looked_at() {
+    // Before writes that were logged become safe: a client that has its reply then finds the doors
+    // closed.
+    if hand_over::is_aof_to_be_looked_at() {
         here.gates.look_at_aof(ctx);
     }
-    journal::after_sleep(locked);
-    // Last: what is answered now counts on all of that.
+    hand_over::after_sleep(locked);
+    // Last: the answers that leave now count on all of that.
     turn::turn(locked);
 }
 
-/// The steps before the main loop sleeps. The replies of this turn leave after it, and what is
-/// logged in it the host writes and syncs before that. Each line says why it stands where it does.
+/// The steps before the main loop sleeps. The host sends the replies of this turn afterwards, and
+/// before that writes and syncs what these steps log. Each line says why it stands where it does.
 fn before_sleep(ctx: Ctx<'_>) {
     let (here, locked) = (instance(), ctx.locked());
     let engine = &*here.engine;
-    // First of all the gates, for what is written below: clients are paused by now, or will not be,
-    // and a save without a fork is over.
+    // First of all the gates, for the writes below: clients are paused by now, or will not be, and
+    // a save without a fork is over.
     if here.doing.hands_over.take() {
         here.gates.look(ctx);
     }
@@ -220,16 +220,15 @@ fn before_sleep(ctx: Ctx<'_>) {
         turn::turn(locked);
         false
     });
-    // The log after all that writes, the replies that wait for it after that, and replicas are
-    // asked for what is in it.
-    let has_logged = journal::before_sleep(ctx);
+    // The log after all that writes, the replies that wait for it after that, and then replicas are
+    // asked whether they have it.
+    let has_logged = hand_over::before_sleep(ctx);
     turn::answer_logged(engine, locked);
     let asks_replicas = confirmed::before_sleep(ctx);
     if !may_sleep || has_logged || asks_replicas {
-        // More keeps coming, something is left over, replies wait for what has been logged, or a
-        // timer is due.
+        // More keeps coming, something is left over, replies wait for the log, or a timer is due.
         engine.context().main.awake(locked);
-        if !here.journal.left_unread.take() {
+        if !here.hand_over.left_unread.take() {
             engine.context().outside.wake_main();
         }
     }
@@ -289,7 +288,7 @@ fn on_role_change(ctx: Ctx<'_>, sub: u64) {
     }
     instance().gates.refresh(ctx);
     if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-        journal::drop_tail(ctx, "This server is a replica now");
+        hand_over::drop_tail(ctx, "This server is a replica now");
         confirmed::became_replica();
     }
 }
@@ -357,24 +356,24 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     let (here, locked) = (instance(), ctx.locked());
     // In a unit the shards that are taken from here on are the unit's.
     unit::is_inside(ctx);
-    // What has been loaded is flushed, too.
+    // Keys that have just been loaded are flushed, too.
     loading::take_effect(locked);
     // Keys and changes are counted while they are there.
     loading::before_flush(ctx);
     saving::before_load();
     if here.doing.loads_aof.get() {
-        // What is not logged yet, or is written from here on, would get into the AOF, but is not in
-        // what is loaded from it.
+        // The log's tail, and writes from here on, would get into the AOF, but the AOF that is
+        // loaded does not have them.
         here.doing.save_begins(false);
         here.gates.doing_changed(ctx);
-        journal::drop_tail(ctx, "DEBUG LOADAOF");
+        hand_over::drop_tail(ctx, "DEBUG LOADAOF");
     } else if !here.doing.reloads.get() {
         // The gates decide whether the flush is logged. That of DEBUG RELOAD comes after its save,
         // and the keyspace stays closed.
         here.gates.check(ctx);
     }
     let _logging = Logging::begin(ctx);
-    // Last: what is freed then is in no table.
+    // Last: the entries that are freed then are in no table.
     let remains = here.engine.ledger.flush(locked, u32::try_from(db).ok(), ChangedBy::Host);
     free_later(&here.engine, remains);
 }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::api::{Ctx, Level, log};
 
-/// Which of the host's own keys make room for midi's.
+/// The host's own keys that make room for midi's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Victims {
     None,
@@ -14,7 +14,7 @@ enum Victims {
     All,
 }
 
-/// What was last read of the host's settings.
+/// The host's settings as last read.
 pub struct Eviction(Mutex<Victims>);
 
 impl Eviction {
@@ -45,7 +45,7 @@ impl Eviction {
         log(ctx, Level::Warning, &text);
     }
 
-    /// Which of its own keys the host evicts when midi's need room, for INFO.
+    /// The keys of its own that the host evicts when midi's need room, for INFO.
     pub fn evictable_host_keys(&self) -> &'static str {
         match *self.0.lock() {
             Victims::None => "none",

@@ -4,8 +4,8 @@
 //! While a port is open, the flags are read in every turn of the main loop, and so before a client
 //! of the host door has the reply to what changed them (REPLICAOF, CLIENT PAUSE). INFO and CONFIG
 //! cost more: they are read at every cron tick, and in a turn in which something may have changed
-//! them. What the host itself learns in its cron (the end of a BGSAVE, replicas that lag) is
-//! therefore no older here than there.
+//! them. So news that the host itself gets in its cron (the end of a BGSAVE, replicas that lag) is
+//! no older here than there.
 //!
 //! | what | asked | when |
 //! |---|---|---|
@@ -20,7 +20,7 @@ use redis_module::raw;
 use super::api::Ctx;
 use super::instance::instance;
 use super::pause::Paused;
-use super::persistence::{journal, save_points};
+use super::persistence::{hand_over, save_points};
 use super::state::gates::HostGates;
 use super::{config, guarded};
 use crate::engine::{Gates, Locked};
@@ -35,8 +35,8 @@ impl HostGates {
         self.may_change();
     }
 
-    /// The host has become a replica. In an EXEC it runs what follows all the same, its own
-    /// commands and others', and so does midi's door; workers write no more.
+    /// The host has become a replica. In an EXEC it runs the commands that follow all the same, its
+    /// own and others', and so does midi's door; workers write no more.
     pub fn demoted(&self, ctx: Ctx<'_>) {
         let in_exec = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0;
         if in_exec && !instance().engine.gates().has(Gates::READ_ONLY) {
@@ -60,8 +60,8 @@ impl HostGates {
     }
 
     /// Before a write at the host door, and before a turn: reads everything again if something
-    /// happened. Something else than a save without a fork runs now, so that is over; what is
-    /// written while the keyspace is closed is not logged.
+    /// happened. Something else than a save without a fork runs now, so the save is over; writes
+    /// are not logged while the keyspace is closed.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>) {
         if instance().doing.opens_after_save() {
@@ -114,7 +114,7 @@ impl HostGates {
     fn read_aof_status(&self, ctx: Ctx<'_>) {
         let has_failed = self.aof_has_failed(ctx);
         if has_failed && !self.aof_error.get() {
-            let errno = journal::error_number(ctx);
+            let errno = hand_over::error_number(ctx);
             instance().engine.ledger.admission.aof_errno.store(errno, Ordering::Relaxed);
         }
         self.aof_error.set(has_failed);
@@ -132,16 +132,16 @@ impl HostGates {
         self.doing_changed(ctx);
     }
 
-    /// What the host does not report is taken for what lets the least through.
+    /// Reads the settings. One that the host does not report gets the strictest value.
     fn read_settings(&self, ctx: Ctx<'_>) {
-        journal::settings_are(
+        hand_over::settings_are(
             ctx,
             config::syncs_always(ctx),
             ctx.config_text(c"no-appendfsync-on-rewrite").map(|text| text != b"no"),
         );
         self.serves_stale.set(ctx.config_is(c"replica-serve-stale-data", b"yes"));
         self.imports.set(ctx.config_is(c"import-mode", b"yes"));
-        // Who is a source, too, may be another.
+        // Other clients may be sources now.
         *instance().import_sources.lock() = None;
         let save = ctx.config_text(c"save");
         save_points::configure(save.as_deref());
@@ -221,7 +221,7 @@ impl HostGates {
         }
         let goes_on = flags & raw::REDISMODULE_CTX_FLAGS_MULTI != 0;
         in_exec.set(goes_on);
-        // Who writes next looks again: the EXEC may be over.
+        // The next writer looks again: the EXEC may be over.
         self.may_change();
         goes_on
     }

@@ -1,6 +1,6 @@
 //! Clients that import keys: on Valkey from 8.1 on, with `import-mode yes`, CLIENT IMPORT-SOURCE ON
-//! lets a client see keys whose expiry has passed. The API does not tell who has said it, so the
-//! host's CLIENT LIST is asked. The answer is kept until a client may have changed it.
+//! lets a client see keys whose expiry has passed. The API does not tell which clients have sent
+//! it, so the host's CLIENT LIST is asked. The answer is kept until a client may have changed it.
 
 use super::api::Ctx;
 use super::instance::instance;

@@ -1,8 +1,8 @@
-//! What midi reports about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. All of it comes from
+//! The reports of midi about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. All of it comes from
 //! counters: no token is taken, and no thread waits.
 
 use std::ffi::c_int;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
 use redis_module::raw;
@@ -17,7 +17,17 @@ use crate::engine::{Call, Engine, Gates};
 trait InfoSink {
     /// Begins a section; false if it is not wanted.
     fn section(&mut self, name: &str) -> bool;
-    fn field(&mut self, name: &str, value: &str);
+    fn text(&mut self, name: &str, value: &str);
+}
+
+impl dyn InfoSink + '_ {
+    fn field(&mut self, name: &str, value: impl Display) {
+        self.text(name, &value.to_string());
+    }
+
+    fn yes_or_no(&mut self, name: &str, is_yes: bool) {
+        self.text(name, if is_yes { "yes" } else { "no" });
+    }
 }
 
 type Section = (&'static str, fn(&Engine, &mut dyn InfoSink));
@@ -44,21 +54,19 @@ fn write_sections(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn shards(engine: &Engine, sink: &mut dyn InfoSink) {
-    sink.field("shards", &engine.shards().count().to_string());
-    sink.field("threads", &engine.config().workers.to_string());
-    sink.field("safemode", if engine.config().safemode { "yes" } else { "no" });
+    sink.field("shards", engine.shards().count());
+    sink.field("threads", engine.config().workers);
+    sink.yes_or_no("safemode", engine.config().safemode);
     sink.field("version", env!("CARGO_PKG_VERSION"));
-    sink.field("panics", &PANICS.load(Ordering::Relaxed).to_string());
+    sink.field("panics", PANICS.load(Ordering::Relaxed));
 }
 
 fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
     for db in 0..engine.config().databases {
         let census = engine.ledger.books.census(db);
         if census.keys != 0 {
-            sink.field(
-                &format!("db{db}"),
-                &format!("keys={},expires={}", census.keys, census.expiring),
-            );
+            let value = format!("keys={},expires={}", census.keys, census.expiring);
+            sink.field(&format!("db{db}"), value);
         }
     }
 }
@@ -67,42 +75,39 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     let keys: i64 =
         (0..engine.config().databases).map(|db| engine.ledger.books.census(db).keys).sum();
     let bytes = engine.ledger.books.totals().bytes;
-    sink.field("table_bytes", &bytes.to_string());
-    sink.field(
-        "bytes_per_key",
-        &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }),
-    );
-    sink.field("kept_arguments", &kept::count().to_string());
+    sink.field("table_bytes", bytes);
+    let per_key = if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 };
+    sink.field("bytes_per_key", format_args!("{per_key:.1}"));
+    sink.field("kept_arguments", kept::count());
     let (watched, watched_bytes) = engine.ledger.marks();
-    sink.field("watched_names", &watched.to_string());
-    sink.field("watched_bytes", &watched_bytes.to_string());
+    sink.field("watched_names", watched);
+    sink.field("watched_bytes", watched_bytes);
     sink.field("evictable_host_keys", instance().eviction.evictable_host_keys());
 }
 
 fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
-    let mut number = |name: &str, value: u64| sink.field(name, &value.to_string());
     let saves = *instance().saves.lock();
-    number("changes", engine.ledger.books.changes());
-    number("last_save_time", saves.time);
-    number("last_save_keys", saves.last.keys);
-    number("last_save_bytes", saves.last.bytes);
-    number("last_save_usec", saves.last.micros);
-    number("failed_saves", saves.failed);
+    sink.field("changes", engine.ledger.books.changes());
+    sink.field("last_save_time", saves.time);
+    sink.field("last_save_keys", saves.last.keys);
+    sink.field("last_save_bytes", saves.last.bytes);
+    sink.field("last_save_usec", saves.last.micros);
+    sink.field("failed_saves", saves.failed);
     let forks = &instance().forks;
-    number("forks", forks.count.load(Ordering::Relaxed));
-    number("last_fork_pause_usec", forks.last_pause.load(Ordering::Relaxed));
-    number("longest_fork_pause_usec", forks.longest_pause.load(Ordering::Relaxed));
+    sink.field("forks", forks.count.load(Ordering::Relaxed));
+    sink.field("last_fork_pause_usec", forks.last_pause.load(Ordering::Relaxed));
+    sink.field("longest_fork_pause_usec", forks.longest_pause.load(Ordering::Relaxed));
     let (progress, (keys, millis)) = {
         let loads = instance().loads.lock();
         (loads.progress, loads.last)
     };
-    number("last_load_keys", keys);
-    number("last_load_msec", millis);
-    number("loading", progress.is_some().into());
+    sink.field("last_load_keys", keys);
+    sink.field("last_load_msec", millis);
+    sink.field("loading", u64::from(progress.is_some()));
     if let Some(stats) = progress {
-        number("loading_keys", stats.keys);
-        number("loading_expected_keys", stats.expected_keys);
-        number("loading_bytes", stats.bytes);
+        sink.field("loading_keys", stats.keys);
+        sink.field("loading_expected_keys", stats.expected_keys);
+        sink.field("loading_bytes", stats.bytes);
     }
     sink.field("last_save_status", if saves.last_failed { "err" } else { "ok" });
     sink.field("mode", engine.mode().name());
@@ -111,8 +116,7 @@ fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     let log = engine.ledger.log.counts();
-    let mut number =
-        |name: &str, value: u64| sink.field(&format!("journal_{name}"), &value.to_string());
+    let mut number = |name: &str, value: u64| sink.field(&format!("journal_{name}"), value);
     number("tail_runs", log.tail_runs as u64);
     number("tail_bytes", log.tail_bytes as u64);
     number("tail_age_msec", log.tail_age.as_millis() as u64);
@@ -127,22 +131,18 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     number("position", last);
     number("logged_position", logged);
     number("safe_position", safe);
-    let skips = *instance().journal.skips_fsyncs.lock();
+    let skips = *instance().hand_over.skips_fsyncs.lock();
     let skips = skips.map_or("unknown", |skips| if skips { "yes" } else { "no" });
     sink.field("journal_skips_fsyncs_beside_children", skips);
-    sink.field("journal_reads_wait", if engine.ledger.log.reads_wait() { "yes" } else { "no" });
-    let is_for_replicas = engine.gates().has(Gates::BACKLOG);
-    sink.field("journal_for_replicas", if is_for_replicas { "yes" } else { "no" });
-    sink.field("clients_in_wait", &instance().waits.list.lock().clients.len().to_string());
+    sink.yes_or_no("journal_reads_wait", engine.ledger.log.reads_wait());
+    sink.yes_or_no("journal_for_replicas", engine.gates().has(Gates::BACKLOG));
+    sink.field("clients_in_wait", instance().waits.list.lock().clients.len());
     if engine.gates().has(Gates::READ_ONLY) {
         let reason = instance().sync.reason();
-        sink.field("follows_master", if reason.is_some() { "no" } else { "yes" });
+        sink.yes_or_no("follows_master", reason.is_none());
         if let Some(reason) = reason {
-            sink.field("follows_master_error", &reason);
-            sink.field(
-                "master_link_cut",
-                if instance().quarantine.is_cut.get() { "yes" } else { "no" },
-            );
+            sink.field("follows_master_error", reason);
+            sink.yes_or_no("master_link_cut", instance().quarantine.is_cut.get());
         }
     }
 }
@@ -150,28 +150,28 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
     let expiring: i64 =
         (0..engine.config().databases).map(|db| engine.ledger.books.census(db).expiring).sum();
-    sink.field("expiring_keys", &expiring.to_string());
-    sink.field("expired_keys", &engine.ledger.books.totals().expired.to_string());
+    sink.field("expiring_keys", expiring);
+    sink.field("expired_keys", engine.ledger.books.totals().expired);
 }
 
 fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
     let Some(main) = engine.ledger.books.slots().next() else { return };
     let pool = engine.settings().pool.load(Ordering::Relaxed);
     sink.field("dispatch", if pool { "pool" } else { "adaptive" });
-    sink.field("ran_at_once", &main.at_once().to_string());
-    sink.field("queued", &main.queued().to_string());
-    sink.field("queue_depth", &engine.ledger.books.queued_now().to_string());
+    sink.field("ran_at_once", main.at_once.get());
+    sink.field("queued", main.queued.get());
+    sink.field("queue_depth", engine.ledger.books.queued_now());
 }
 
 fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
     for slot in engine.ledger.books.slots().skip(1) {
         let value = format!(
             "commands={},slices={},turns={}",
-            slot.ran_queued(),
-            slot.slices(),
-            slot.turns()
+            slot.ran_queued.get(),
+            slot.slices.get(),
+            slot.turns.get()
         );
-        sink.field(&format!("worker{}", slot.number - 1), &value);
+        sink.field(&format!("worker{}", slot.number - 1), value);
     }
 }
 
@@ -183,20 +183,20 @@ fn net(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn jobs_section(engine: &Engine, sink: &mut dyn InfoSink) {
     let jobs = engine.jobs.list();
-    sink.field("jobs_running", &jobs.len().to_string());
-    sink.field("jobs_started", &engine.jobs.started().to_string());
+    sink.field("jobs_running", jobs.len());
+    sink.field("jobs_started", engine.jobs.started());
     for job in jobs {
         let value = format!(
             "command={},db={},client={},door={},done={},total={},elapsed_ms={}",
             job.name,
-            job.db,
-            job.client,
-            job.door.name(),
+            job.owner.db,
+            job.owner.client,
+            job.owner.door.name(),
             job.done.load(Ordering::Relaxed),
             job.total.load(Ordering::Relaxed),
             job.elapsed().as_millis(),
         );
-        sink.field(&format!("job{}", job.id), &value);
+        sink.field(&format!("job{}", job.id), value);
     }
 }
 
@@ -210,7 +210,7 @@ fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
                 count.usec(),
                 count.usec_per_call()
             );
-            sink.field(&format!("cmdstat_{}", command.name), &value);
+            sink.field(&format!("cmdstat_{}", command.name), value);
         }
     }
 }
@@ -231,7 +231,7 @@ impl InfoSink for HostInfo {
         unsafe { api!(RedisModule_InfoAddSection)(self.0, c_text(name).as_ptr()) == 0 }
     }
 
-    fn field(&mut self, name: &str, value: &str) {
+    fn text(&mut self, name: &str, value: &str) {
         // SAFETY: as above; both are copied.
         unsafe {
             api!(RedisModule_InfoAddFieldCString)(
@@ -267,7 +267,7 @@ impl InfoSink for TextInfo<'_> {
         wanted
     }
 
-    fn field(&mut self, name: &str, value: &str) {
+    fn text(&mut self, name: &str, value: &str) {
         let _ = write!(self.text, "midi_{name}:{value}\r\n");
     }
 }
@@ -314,10 +314,10 @@ fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
         number(reply, "id", job.id);
         reply.bulk(b"command");
         reply.bulk(job.name.as_bytes());
-        number(reply, "database", job.db.into());
-        number(reply, "client", job.client);
+        number(reply, "database", job.owner.db.into());
+        number(reply, "client", job.owner.client);
         reply.bulk(b"door");
-        reply.bulk(job.door.name().as_bytes());
+        reply.bulk(job.owner.door.name().as_bytes());
         number(reply, "done", job.done.load(Ordering::Relaxed));
         number(reply, "total", job.total.load(Ordering::Relaxed));
         number(reply, "elapsed", job.elapsed().as_millis() as u64);

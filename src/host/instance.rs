@@ -2,18 +2,18 @@
 //! layer remembers. Everything else in this layer uses it; it uses the files of its parts and none
 //! of the others.
 //!
-//! What is still static in this layer, and why:
+//! The statics that are left in this layer, and their reasons:
 //!
 //! * [`Instance`] itself: the host's callbacks have no other way to it. It needs no
 //!   initialization, so that a look at its state costs no check, and is right in OnLoad, too.
 //! * settings (`config::table`): the host gets pointers to them before there is an engine.
 //! * `PANICS`: a panic in OnLoad counts. `reply::OK`: made in OnLoad, never changed.
 //! * `report::SHARED`: memory that forked children write to.
-//! * `kept::DROPS` and `lock::LOCK`: workers write to them, so they stand apart from what the main
-//!   thread reads in each turn.
+//! * `kept::DROPS` and `lock::LOCK`: workers write to them, so they stand apart from the flags
+//!   that the main thread reads in each turn.
 //! * `users::USERS`: its parts ask this host themselves.
-//! * of one thread: where it may log (`journal`), the tokens that it holds while it forks (`fork`),
-//!   whether it is the main thread (`kept`), when it last looked at the AOF (`journal`).
+//! * of one thread: where it may log (`hand_over`), the tokens that it holds while it forks
+//!   (`fork`), whether it is the main thread (`kept`).
 
 use std::ffi::c_int;
 use std::ops::Deref;
@@ -37,7 +37,7 @@ use super::state::doing::{Doing, ModuleStage};
 use super::state::gates::HostGates;
 use super::state::messages::Messages;
 use super::state::persistence::{
-    FileWritten, Forks, Journal, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
+    FileWritten, Forks, HandOver, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
     Waits,
 };
 use super::state::slots::SlotMoves;
@@ -60,10 +60,11 @@ pub const VERSION: c_int = {
 };
 
 part! {
-    /// The module in this host. What it has from OnLoad on is [`Loaded`]: [`begin`] makes it.
+    /// The module in this host. Its parts that exist from OnLoad on are [`Loaded`]: [`begin`] makes
+    /// them.
     pub struct Instance {
         loaded: OnceLock<Loaded> = OnceLock::new(),
-        /// What the host is doing, and whether its clients are paused.
+        /// The host's present activity, and whether its clients are paused.
         pub doing: Doing = Doing::new(),
         pub pause: Pause = Pause::new(),
         /// The host's reasons to refuse commands.
@@ -74,7 +75,7 @@ part! {
         pub messages: Messages = Messages::new(),
         pub budget: Budget = Budget::new(),
         /// The log of writes, and the replication backlog.
-        pub journal: Journal = Journal::new(),
+        pub hand_over: HandOver = HandOver::new(),
         pub backlog: HostBacklog = HostBacklog::new(),
         /// Forks, and saves, here and in children.
         pub forks: Forks = Forks::new(),
@@ -98,7 +99,7 @@ part! {
         pub waiting_for_jobs: WaitingForJobs = LazyLock::new(Mutex::default),
         pub import_sources: ImportSources = Mutex::new(None),
         pub output: OutputLimits = OutputLimits::new(),
-        /// What the host has been told, and does not report.
+        /// Commands of operators whose effect the host does not report.
         pub renamed: Renamed = Renamed::new(),
         pub active_expiry: ActiveExpiry = ActiveExpiry::new(),
         pub eviction: Eviction = Eviction::new(),
@@ -108,13 +109,13 @@ part! {
     }
 }
 
-/// What there is once the module is loaded.
+/// The parts that need the host, made when the module is loaded.
 pub struct Loaded {
     /// The keyspace.
     pub engine: Arc<Engine>,
     /// The context for calls to the host outside of any command.
     ctx: DetachedCtx,
-    /// What the main thread sleeps on, in the host's event loop.
+    /// The descriptor on which the main thread sleeps, in the host's event loop.
     pub waker: &'static Waker,
     /// The workers. They never end, unless the host takes the module back.
     workers: Mutex<Vec<JoinHandle<()>>>,
@@ -134,8 +135,8 @@ pub fn begin(
     assert!(INSTANCE.loaded.set(loaded).is_ok(), "the host loads a module once");
 }
 
-/// The instance. What is registered after [`begin`] may use all of it; before that, there is no
-/// engine.
+/// The instance. Callbacks that are registered after [`begin`] may use all of it; before that,
+/// there is no engine.
 #[inline]
 pub fn instance() -> &'static Instance {
     &INSTANCE

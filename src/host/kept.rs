@@ -105,7 +105,7 @@ fn drop_later(dropped: Dropped) {
 }
 
 /// Frees what other threads dropped, for a short time: each may be large. Called in every turn of
-/// the main loop, once what has a budget there is done: it may take the rest of that. True if
+/// the main loop, after the work that has a budget there: it may take the rest of that. True if
 /// nothing is left.
 pub fn free_dropped(locked: Locked<'_>) -> bool {
     if DROPS.bytes.load(Ordering::Relaxed) == 0 {

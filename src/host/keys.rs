@@ -22,10 +22,10 @@ pub fn has_migrations() -> bool {
     unsafe { raw::RedisModule_ClusterPropagateForSlotMigration }.is_some()
 }
 
-/// Whether a migration of slots may ask modules for the keys of what they have logged.
+/// Whether a migration of slots may ask modules for the keys of the commands that they have logged.
 ///
-/// That is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): the end of such a question
-/// counts as the end of a command, which propagates what is pending, which asks again, until the
+/// This is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): the end of such a question
+/// counts as the end of a command, which propagates pending commands, which asks again, until the
 /// stack is full.
 pub fn asks_without_end(ctx: Ctx<'_>) -> bool {
     has_migrations() && ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
@@ -49,7 +49,7 @@ pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
     true
 }
 
-/// What a command does to a key, as the host's REDISMODULE_CMD_KEY_* flags.
+/// An access to a key as the host's REDISMODULE_CMD_KEY_* flags.
 pub fn access_flags(access: Access) -> u64 {
     let flag = |word: &&str| match *word {
         "RO" => raw::REDISMODULE_CMD_KEY_RO,

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
 use super::instance::{self, VERSION, instance};
-use super::persistence::{journal, report, section};
+use super::persistence::{hand_over, report, section};
 use super::questions::TheHost;
 use super::state::doing::ModuleStage;
 use super::string::HostString;
@@ -24,10 +24,10 @@ use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
 /// Each worker's part of the ports.
-pub type Shares = Vec<Box<dyn Port + Send>>;
+pub type PortParts = Vec<Box<dyn Port + Send>>;
 
 /// Opens the ports, or returns for the log why it cannot. The last argument counts a caught panic.
-pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
+pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<PortParts, String>;
 
 /// RedisModule_OnLoad.
 ///
@@ -86,11 +86,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.context().outside.on_ask_host(|locked| instance().gates.ask_host(locked));
-    engine.context().outside.on_log(journal::may_log_here, Box::new(journal::write));
+    engine.context().outside.set_log(Box::new(hand_over::TheLog));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
     engine.ledger.on_watched_change(watch::tell);
-    engine.context().outside.meet_host(Box::new(TheHost::new(ctx)));
+    engine.context().outside.set_host(Box::new(TheHost::new(ctx)));
     instance().renamed.note_seen(ctx.locked());
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
@@ -147,7 +147,7 @@ fn prepare_ports(
     ctx: Ctx<'_>,
     engine: &Arc<Engine>,
     open_ports: OpenPorts,
-) -> Result<Shares, String> {
+) -> Result<PortParts, String> {
     let ports = config::port_config(ctx);
     match ports.obstacle {
         None if ports.listeners.is_empty() => {}

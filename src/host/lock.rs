@@ -21,7 +21,7 @@ use crate::engine::{Locked, Part, Progress, Slice};
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
 
 part! {
-    /// What is known of such work. Workers write to it, too.
+    /// The state of such work. Workers write to it, too.
     pub struct LockWorks {
         /// Turns of the main loop so far.
         turns: Gauge = Gauge::new(0),

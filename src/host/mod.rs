@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! load ─ config, register ─► door ─ attempt ─► engine
-//!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─ turn ─►
-//! reply
+//!                             └─ blocked ─► worker ─► main's inbox ─► events ─ turn ─► reply
 //! ```
 //!
-//! The layers, lowest first: `instance` (the engine, and the way to the host); what the host
-//! reports and is notified of (`gates`, `notifications`, `users`, `watch`, `unit`); `door` and
-//! `own_commands`, which run commands; `turn`; `events` and `questions`; `load`.
+//! The layers, lowest first: `instance` (the engine, the state of this layer, and the way to the
+//! host); reports from the host and notifications to it (`gates`, `notifications`, `users`,
+//! `watch`, `unit`); `door`, which shows the way of a command, and `own_commands`; `turn`;
+//! `events` and `questions`; `load`.
 
 mod acl;
 mod active_expiry;

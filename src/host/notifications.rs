@@ -132,7 +132,7 @@ fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx
 }
 
 fn signal(ctx: Ctx<'_>, db: u32, key: &[u8]) {
-    // All tracking clients are notified: who changed the key before no longer matters.
+    // All tracking clients are notified: an earlier author of a change no longer matters.
     instance().tracking.waiting.lock().last.remove(key);
     ctx.signal_modified(db, key);
 }

@@ -28,8 +28,8 @@ const TURNS_AFTER_PAUSE: u64 = 3;
 pub enum Paused {
     /// They are not.
     No,
-    /// They were: what waited for the end of the pause may still have to be executed, and newer
-    /// hosts do not filter it then.
+    /// They were: commands that waited for the end of the pause may still have to be executed, and
+    /// newer hosts do not filter them then.
     Lately,
     /// Writes are, as far as is known. A module that logs something now ends the host.
     Writes,
@@ -38,23 +38,23 @@ pub enum Paused {
 }
 
 part! {
-    /// What is known of pauses.
+    /// The state of pauses, as far as it is known.
     pub struct Pause {
         /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
-        said: Flag = Flag::new(false),
+        sent: Flag = Flag::new(false),
         /// Whether any of these is not for writes only.
-        said_of_all: Flag = Flag::new(false),
+        sent_of_all: Flag = Flag::new(false),
         /// Whether any client ever sent one that is not for writes only.
-        ever_said: Flag = Flag::new(false),
+        ever_sent: Flag = Flag::new(false),
         /// How many CLIENT PAUSEs of any kind the host had executed when it was last asked.
         executed: Gauge = Gauge::new(0),
         /// Whether a pause, if there is one, may be for reads too.
         of_all: Flag = Flag::new(false),
-        /// Turns left until what waited for the end of a pause has been executed; 0 without one.
+        /// Turns left until commands that waited for the end of a pause have run; 0 without one.
         turns_left: Gauge = Gauge::new(0),
         /// Whether clients were paused before the last EXEC began.
         pub was_on_before_exec: Flag = Flag::new(false),
-        /// How many of the next EXECs may have a command that pauses clients: for `handover`.
+        /// How many of the next EXECs may have a command that pauses clients: for `before_pause`.
         pub execs: Gauge = Gauge::new(0),
     }
 }
@@ -77,20 +77,20 @@ impl Pause {
     /// A CLIENT PAUSE is about to be executed, queued or refused: any client can send it, even one
     /// that has not logged in. A filter learns no more than that, and the host does not report
     /// which kind is in force.
-    pub fn said(&self, kind: &[u8]) {
-        self.said.set(true);
+    pub fn before_pause(&self, kind: &[u8]) {
+        self.sent.set(true);
         if !kind.eq_ignore_ascii_case(b"write") {
-            self.said_of_all.set(true);
-            self.ever_said.set(true);
+            self.sent_of_all.set(true);
+            self.ever_sent.set(true);
         }
     }
 
     /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it. Only where
     /// writes are logged does it matter whether clients are paused already.
     pub fn before_exec(&self, locked: Locked<'_>, is_logged: bool) {
-        if self.ever_said.get() {
-            self.said.set(true);
-            self.said_of_all.set(true);
+        if self.ever_sent.get() {
+            self.sent.set(true);
+            self.sent_of_all.set(true);
         }
         if is_logged {
             self.was_on_before_exec.set(is_on(locked));
@@ -105,19 +105,20 @@ impl Pause {
         self.was_lately()
     }
 
-    /// The main loop is about to sleep: what was sent has been executed, queued or refused.
+    /// The main loop is about to sleep: commands that were sent have been executed, queued or
+    /// refused.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
-        if self.said.take() {
+        if self.sent.take() {
             self.look_into(ctx);
         }
     }
 
-    /// What was sent counts if clients are paused and the host has executed a CLIENT PAUSE since
-    /// the last check.
+    /// A CLIENT PAUSE that was sent counts if clients are paused and the host has executed one
+    /// since the last check.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
-        let of_all = self.said_of_all.replace(false);
+        let of_all = self.sent_of_all.replace(false);
         if !is_on(ctx.locked()) {
             return;
         }
@@ -136,7 +137,7 @@ impl Pause {
         }
     }
 
-    /// As [`Pause::now`], for the gates. What was known of a pause that is over is forgotten.
+    /// As [`Pause::now`], for the gates. Forgets the kind of a pause that is over.
     pub fn look(&self, locked: Locked<'_>) -> Paused {
         let now = self.now(locked);
         if now < Paused::Writes {

@@ -9,7 +9,7 @@ use redis_module::raw;
 use super::acl::log_refusal;
 use super::api::{Answer, Ctx};
 use super::instance::instance;
-use super::persistence::confirmed;
+use super::persistence::hand_over::confirmed;
 use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands};
 use crate::command::{DoorCommand, Error, HostCommand, Transcript};
@@ -25,7 +25,7 @@ pub struct TheHost {
     cached: Mutex<Option<CachedInfo>>,
 }
 
-/// A text of INFO, and what it was made for.
+/// A text of INFO, with its sections and the batch of messages that it was made for.
 struct CachedInfo {
     batch: u64,
     sections: Vec<Vec<u8>>,
@@ -88,7 +88,7 @@ impl Host for TheHost {
     }
 
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
-        // What has been read for one message of a batch is recent enough for the others.
+        // The text for one message of a batch is recent enough for the others.
         let batch = instance().messages.waiting.lock().batch;
         let mut cached = self.cached.lock();
         if let Some(cached) =

@@ -1,5 +1,5 @@
 //! Registers the command table with the host: commands, flags, key specs, COMMAND DOCS, ACL
-//! categories.
+//! categories. `door` shows the way of a command from there on.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -114,7 +114,7 @@ fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
 fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
     let mut spec = empty;
     spec.flags = access_flags(of.access);
-    if of.varies {
+    if of.varies || matches!(of.find, FindKeys::Counted { .. }) {
         // So that the host asks for each call's keys.
         spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
     }
@@ -130,8 +130,6 @@ fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisMo
             };
         }
         FindKeys::Counted { step } => {
-            // So that the host asks for each call's keys.
-            spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
             spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
             spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
                 keynumidx: 0,

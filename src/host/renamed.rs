@@ -25,11 +25,11 @@ const SEEN: [&str; 8] =
 const ANOTHER: &str = "";
 
 part! {
-    /// What is known of the commands of [`SEEN`].
+    /// The commands of [`SEEN`] and their names.
     pub struct Renamed {
         /// Whether any of them is renamed.
         any_seen: Flag = Flag::new(false),
-        /// What the names that clients have used mean, in lower case: a command of [`SEEN`], or
+        /// The meanings of names that clients have used, in lower case: a command of [`SEEN`], or
         /// [`ANOTHER`]. No more names than the host has commands.
         meanings: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None),
     }
@@ -87,7 +87,7 @@ fn may_call(command: Filtered<'_>, rule: &str) -> MayCall {
     user.may_call(&words)
 }
 
-/// Removes from the ports what the operator has disabled, and logs what is renamed. In OnLoad.
+/// Removes disabled commands from the ports, and logs those and the renamed ones. In OnLoad.
 pub fn note_for_ports(ctx: Ctx<'_>) {
     let renamed: Vec<Twin> = twins().filter(|twin| is_renamed(ctx.locked(), twin.name)).collect();
     if renamed.is_empty() {

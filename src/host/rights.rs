@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::api::{Ctx, api, reply_text};
+use super::api::{Ctx, api, reply_text, take_reply};
 use super::string::OwnString;
 use super::users::USERS;
 use crate::command::{Access, Error};
@@ -21,8 +21,8 @@ pub struct Rights {
     steps: StepsAsked,
 }
 
-/// What is done to each key: the numbers of the questions about the commands that would do the
-/// same, and what happens to the key.
+/// The steps of a walk at each key: the number of the question about the command that would do the
+/// same, and its access to the key.
 type StepsAsked = SmallVec<[(usize, Access); 3]>;
 
 impl Rights {
@@ -100,17 +100,13 @@ pub fn client_of(ctx: Ctx<'_>) -> Option<u64> {
 /// there is none, every check but a call in the user's name ends the server. The host looks for the
 /// user first and then refuses the call, which lacks its argument.
 fn has_user(ctx: Ctx<'_>) -> bool {
-    // SAFETY: a command's context; the reply, an error if the call could not be made, is freed
-    // once.
-    unsafe {
+    let is_of_user = |text: &[u8]| !text.windows(NO_USER.len()).any(|part| part == NO_USER);
+    // SAFETY: a command's context; the reply is an error if the call could not be made.
+    let has_user = unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"CE".as_ptr());
-        if reply.is_null() {
-            return false;
-        }
-        let none = reply_text(reply).windows(NO_USER.len()).any(|part| part == NO_USER);
-        api!(RedisModule_FreeCallReply)(reply);
-        !none
-    }
+        take_reply(reply, |reply| is_of_user(reply_text(reply)))
+    };
+    has_user.unwrap_or(false)
 }
 
 /// A part of the host's error for a call in the user's name if there is no user.

@@ -11,7 +11,7 @@
 use redis_module::raw;
 
 use super::instance::instance;
-use super::persistence::journal;
+use super::persistence::hand_over;
 use super::users::USERS;
 use super::{count_panic, guarded, notifications};
 use crate::command::Error;
@@ -65,10 +65,10 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
         ForMain::Task(task) | ForMain::Write(task) => {
             task(locked, engine, engine.context().outside.host());
-            journal::after_task(locked);
+            hand_over::after_task(locked);
         }
         // The tail is logged when the turn ends.
-        ForMain::Log => instance().journal.tail_is_due.set(true),
+        ForMain::Log => instance().hand_over.tail_is_due.set(true),
         ForMain::Finish(position, reply) if position > engine.ledger.log.logged() => {
             engine.context().main.keep_until_logged(position, ForMain::Finish(position, reply));
         }
@@ -123,6 +123,6 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
         ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => {
             instance().messages.put_off(message)
         }
-        ForMain::Log => instance().journal.tail_is_due.set(true),
+        ForMain::Log => instance().hand_over.tail_is_due.set(true),
     }
 }

@@ -13,7 +13,8 @@ use redis_module::raw;
 use super::api::{Ctx, api};
 use super::context::Filtered;
 use super::instance::instance;
-use super::persistence::{confirmed, handover, quarantine};
+use super::persistence::hand_over::{before_pause, confirmed};
+use super::persistence::replay::quarantine;
 use super::users::USERS;
 use super::{guarded, import_source, notifications, slots, watch};
 use crate::engine::{Locked, Mode};
@@ -59,7 +60,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             watch::before_exec(command.locked());
             import_source::may_change();
             quarantine::put_back(command.locked());
-            handover::before_exec(command);
+            before_pause::before_exec(command);
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
         7 if name.eq_ignore_ascii_case(b"cluster") => {
@@ -70,7 +71,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             quarantine::before_config(command);
         }),
         8 if name.eq_ignore_ascii_case(b"failover") || name.eq_ignore_ascii_case(b"shutdown") => {
-            guarded((), || handover::before_pause(command));
+            guarded((), || before_pause::before_pause(command));
         }
         6 if name.eq_ignore_ascii_case(b"select") || name.eq_ignore_ascii_case(b"swapdb") => {
             guarded((), || here.sync.before_database(command));
@@ -95,8 +96,8 @@ fn before_client(command: Filtered<'_>) {
     if subcommand.eq_ignore_ascii_case(b"tracking") {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
-        instance().pause.said(command.arg(3));
-        handover::before_pause(command);
+        instance().pause.before_pause(command.arg(3));
+        before_pause::before_pause(command);
     } else if subcommand.eq_ignore_ascii_case(b"import-source") {
         import_source::may_change();
     }

@@ -1,5 +1,5 @@
-//! What is known of the host by its version alone. The most of it is about the I/O threads of
-//! Redis: what it does with them has changed with its versions; Valkey's differ.
+//! Facts about the host that only its version tells. Most are about the I/O threads of Redis, whose
+//! use has changed with its versions; Valkey's differ.
 
 use super::api::Ctx;
 use crate::command::getex_checks_first;
@@ -10,7 +10,7 @@ pub const ANSWERS_EARLY: (u32, u32) = (8, 2);
 
 /// The first version whose I/O threads ask modules for the keys of commands.
 ///
-/// That is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): such a question counts as a
+/// This is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): such a question counts as a
 /// command that is being executed, in a counter that only the main thread may touch. When the
 /// counter is wrong, Redis leaves writes out of its AOF, or ends with a failed assertion.
 pub const ASKS_FOR_KEYS: (u32, u32) = (8, 4);

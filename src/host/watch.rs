@@ -25,7 +25,7 @@ use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_B
 /// in.
 pub fn before_watch(command: Filtered<'_>) {
     let (client, locked) = (client_of(command), command.locked());
-    instance().watches.said.set(true);
+    instance().watches.sent.set(true);
     // Earlier changes must not count for a client that watches from now on: send their
     // notifications first.
     notifications::tell(locked, None);
@@ -38,7 +38,7 @@ pub fn before_watch(command: Filtered<'_>) {
         settle(locked);
         turn = instance().watches.turn.lock();
     }
-    turn.said += 1;
+    turn.sent += 1;
     let is_little = turn.waiting.is_empty() && turn.marked + size <= WATCHED_AT_ONCE_BYTES;
     if is_little || may_wait_itself(locked) || USERS.replies_leave_early(locked) {
         turn.marked += size;
@@ -97,12 +97,12 @@ impl WatchTurn {
     /// Whether the host has executed any WATCH since this was last asked, as far as it reports. If
     /// not, earlier marks are taken back: the clients that asked for them were refused.
     fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
-        let (engine, said) = (&instance().engine, std::mem::take(&mut self.said));
+        let (engine, sent) = (&instance().engine, std::mem::take(&mut self.sent));
         let counts = WatchCounts::now(locked);
         let before = std::mem::replace(&mut self.counts, counts);
         // Do not compare the number of executed ones alone: CONFIG RESETSTAT may have reset it
         // meanwhile.
-        let none = counts == WatchCounts { refused: before.refused + said, ..before }
+        let none = counts == WatchCounts { refused: before.refused + sent, ..before }
             && !may_wait_itself(locked);
         if none {
             engine.ledger.take_back_marks(locked)
@@ -157,11 +157,11 @@ unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *m
     }
 }
 
-/// The main loop is about to sleep: what was sent has been executed or refused.
+/// The main loop is about to sleep: every WATCH that was sent has been executed or refused.
 pub fn before_sleep(locked: Locked<'_>) {
     let (watches, may_wait) = (&instance().watches, instance().pause.was_lately());
-    if watches.said.get() {
-        watches.said.set(may_wait);
+    if watches.sent.get() {
+        watches.sent.set(may_wait);
         {
             let mut turn = watches.turn.lock();
             (turn.marked, turn.has_asked) = (0, false);

@@ -54,7 +54,7 @@ pub fn open(
     on_panic: fn(),
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
     if config.listeners.is_empty() || config.obstacle.is_some() {
-        engine.context().outside.meet_ports(Box::new(Closed(config.obstacle)));
+        engine.context().outside.set_ports(Box::new(Closed(config.obstacle)));
         return Ok(Vec::new());
     }
     let first_descriptor = engine.settings().port.first_descriptor.load(Ordering::Relaxed) as i32;
@@ -67,7 +67,7 @@ pub fn open(
         listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
     let report =
         Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
-    engine.context().outside.meet_ports(Box::new(report));
+    engine.context().outside.set_ports(Box::new(report));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.context().workers.waker(worker), first_descriptor);

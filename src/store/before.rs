@@ -1,4 +1,4 @@
-//! What a key was before a change, kept so that the change can be taken back.
+//! The state of a key before a change, kept so that the change can be taken back.
 
 use smallvec::SmallVec;
 
@@ -10,8 +10,8 @@ pub type ValuePart = (u32, u32);
 /// Parts of a value, in ascending order; they do not overlap.
 pub type ValueParts = SmallVec<[ValuePart; 2]>;
 
-/// What a key was before one change. Taking a change back is a change too, which keeps what is
-/// needed to make it again: see [`Edit::restore`](super::Edit::restore).
+/// The state of a key before one change. Taking a change back is a change too, and keeps a state
+/// with which it can be made again: see [`Edit::restore`](super::Edit::restore).
 pub enum Before {
     /// It did not exist.
     Absent,
@@ -19,7 +19,7 @@ pub enum Before {
     Was(Entry),
     /// It had this expiry; its value is unchanged.
     Expiry(Option<UnixMs>),
-    /// Its value had come about so; the value itself is unchanged.
+    /// Its value had this origin; the value itself is unchanged.
     Origin(Origin),
     /// Parts of its value were different. A second reference to a large value would force a copy of
     /// it when it next changes.
@@ -27,8 +27,7 @@ pub enum Before {
 }
 
 impl Before {
-    /// Whether it is all that there is to know of the key: who restores it need not restore what
-    /// came later.
+    /// Whether it is the whole state of the key: then no later state need be restored first.
     pub fn is_whole(&self) -> bool {
         matches!(self, Before::Absent | Before::Was(_))
     }
@@ -49,14 +48,14 @@ impl Before {
     }
 }
 
-/// Parts of a value before it was changed. All that lay between them beyond the end of the shorter
-/// of the two values, the one before and the one after, is zeros.
+/// Parts of a value before it was changed. Between them, beyond the end of the shorter of the two
+/// values, the one before and the one after, there are zeros only.
 pub struct PartsBefore {
     /// The length of the whole value.
     len: usize,
-    /// What was written; a part of it may be beyond the end.
+    /// The parts that were written; the last may reach beyond the end.
     parts: ValueParts,
-    /// What was there, one part after the other, as far as the value went.
+    /// The bytes of these parts, one after the other, as far as the value went.
     bytes: Box<[u8]>,
     origin: Origin,
 }
@@ -67,8 +66,8 @@ fn within(&(start, end): &ValuePart, len: usize) -> std::ops::Range<usize> {
 }
 
 impl PartsBefore {
-    /// What of `value` may be lost if only bytes of these parts are written, and the value grows no
-    /// further than the end of the last one, by zeros where it is not written.
+    /// The bytes of `value` that may be lost if only these parts are written, and the value grows
+    /// no further than the end of the last one, by zeros where it is not written.
     pub(super) fn of(value: &[u8], parts: &[ValuePart], origin: Origin) -> Box<Self> {
         let len = value.len();
         let there: usize = parts.iter().map(|part| within(part, len).len()).sum();
@@ -77,7 +76,7 @@ impl PartsBefore {
         Box::new(PartsBefore { len, parts: parts.into(), bytes: bytes.into(), origin })
     }
 
-    /// How the value had come about.
+    /// The origin that the value had.
     pub(super) fn origin(&self) -> Origin {
         self.origin
     }
@@ -87,7 +86,7 @@ impl PartsBefore {
         &self.parts
     }
 
-    /// Makes `value` what it was.
+    /// Gives `value` back its old bytes.
     pub(super) fn restore(&self, value: &mut Vec<u8>) {
         value.resize(self.len, 0);
         let mut rest = &self.bytes[..];
@@ -100,7 +99,7 @@ impl PartsBefore {
     }
 }
 
-/// What became of a key in an edit, for the log.
+/// The kind of change that an edit made to a key, for the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChangeKind {
     /// Nothing.
@@ -109,7 +108,7 @@ pub enum ChangeKind {
     /// Only its expiry changed.
     Expiry,
     /// Only these parts of its value were written; it had `before` bytes, 0 if it did not exist.
-    /// What it has grown by between them is zeros.
+    /// Between the parts it has grown by zeros only.
     Parts {
         /// The parts; at least one.
         parts: ValueParts,
@@ -121,7 +120,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// What became of a key by this change and another one.
+    /// The kind of this change and another one together.
     pub(super) fn and(&self, other: Self) -> Self {
         if *self == ChangeKind::Nothing { other } else { ChangeKind::Whole }
     }

@@ -1,8 +1,8 @@
-//! What a table holds.
+//! The counts of a table.
 
 use std::ops::{AddAssign, Sub};
 
-/// What a table holds, as counted while it changes.
+/// The keys and bytes of a table, counted while it changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Keys, including those that are due but not removed yet.

@@ -1,7 +1,7 @@
 //! The one way to change a key.
 //!
 //! Outside this folder, only an [`Edit`] can change a table (or, for whole tables, the
-//! [`Store`](super::Store)). What was done is noted in a [`Done`], for the caller's counters and
+//! [`Store`](super::Store)). It notes what it has done in a [`Done`], for the caller's counters and
 //! notifications.
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use super::{
     UnixMs, Value,
 };
 
-/// What was done to a key.
+/// The changes that edits have made to a key.
 #[derive(Default)]
 pub struct Done {
     /// The key was changed: clients that watch it must be notified.
@@ -25,25 +25,25 @@ pub struct Done {
     pub expired: bool,
     /// A read met the key hidden; the next [`Edit`] that ends checks whether it may be removed.
     met_hidden: Cell<bool>,
-    /// What else is wanted.
+    /// The details that a log wants.
     keeping: Keeping,
-    /// What became of the key, if that is kept.
+    /// The kind of the change, if that is kept.
     kind: ChangeKind,
-    /// What it was before each change, the oldest first, if that is kept.
+    /// The key before each change, the oldest first, if that is kept.
     before: SmallVec<[Before; 1]>,
-    /// 1 if the table has the key now and had not before, -1 the other way round.
+    /// 1 if the key was added to the table, -1 if it was removed, else 0.
     gained: i8,
 }
 
-/// What an edit keeps for a log of changes.
+/// The details that an edit keeps for a log of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
     /// Nothing.
     #[default]
     Nothing,
-    /// What became of the key.
+    /// The kind of the change.
     Kind,
-    /// That, and what the key was before.
+    /// That, and the key before the change.
     Before,
 }
 
@@ -54,7 +54,7 @@ impl Done {
         Done { keeping, ..Done::default() }
     }
 
-    /// What became of the key, for a log.
+    /// The kind of the change, for a log.
     #[inline]
     pub fn kind(&self) -> &ChangeKind {
         &self.kind
@@ -66,7 +66,7 @@ impl Done {
         i64::from(self.gained)
     }
 
-    /// Takes what the key was before each change, the oldest first.
+    /// Takes the states of the key before each change, the oldest first.
     pub fn take_before(&mut self) -> SmallVec<[Before; 1]> {
         std::mem::take(&mut self.before)
     }
@@ -91,7 +91,7 @@ impl Done {
     }
 }
 
-/// What is known of a key's place.
+/// A key's place, as far as it is known.
 #[derive(Clone, Copy)]
 enum KeyState {
     /// It has not been looked up, or may have moved.
@@ -220,7 +220,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Sets the key's value in place of one that differs in these parts only, and keeps its expiry.
-    /// What it has grown by between the parts is zeros. The log then need not have the whole value.
+    /// Between the parts it has grown by zeros only. The log then need not have the whole value.
     pub fn rewrite(&mut self, parts: &[ValuePart], value: Value<'_>) {
         let before = self.read().map_or(0, |entry| entry.value_len());
         self.set_as(ChangeKind::Parts { parts: parts.into(), before }, value, self.expiry());
@@ -232,23 +232,24 @@ impl<'a> Edit<'a> {
             self.keep_entry(found);
             return self.apply(kind, |table| table.overwrite(found, value, expire_at));
         }
-        let (hasher, hash, name) = (self.hasher, self.hash, self.name);
-        self.make_room();
-        self.done.keep(|| Before::Absent);
-        self.done.gained += 1;
-        self.apply(kind, |table| table.put(hasher, hash, Entry::new(name, value, expire_at)));
-        self.place.set(KeyState::Unknown);
+        let name = self.name;
+        self.insert(kind, || Entry::new(name, value, expire_at));
     }
 
     /// Sets an entry with the key's name, in place of any other.
     pub fn put(&mut self, entry: Entry) {
         debug_assert!(entry.key() == self.name);
-        let (hasher, hash) = (self.hasher, self.hash);
         self.remove();
+        self.insert(ChangeKind::Whole, || entry);
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, kind: ChangeKind, entry: impl FnOnce() -> Entry) {
+        let (hasher, hash) = (self.hasher, self.hash);
         self.make_room();
         self.done.keep(|| Before::Absent);
         self.done.gained += 1;
-        self.apply(ChangeKind::Whole, |table| table.put(hasher, hash, entry));
+        self.apply(kind, |table| table.put(hasher, hash, entry()));
         self.place.set(KeyState::Unknown);
     }
 
@@ -333,8 +334,8 @@ impl<'a> Edit<'a> {
         self.done.changed = true;
     }
 
-    /// Makes the key what it was before a change. Restoring what this edit keeps, the newest first,
-    /// makes the change again.
+    /// Puts the key back as it was before a change. This edit keeps states too: restoring those,
+    /// the newest first, makes the change again.
     pub fn restore(&mut self, before: Before) {
         match before {
             Before::Absent => {
@@ -363,7 +364,7 @@ impl<'a> Edit<'a> {
         self.set_origin(before.origin());
     }
 
-    /// Every change of an entry is made in here, or right before it: what was there has been kept.
+    /// Every change of an entry is made in here, or right before it: the old state has been kept.
     #[inline(always)]
     fn apply(&mut self, kind: ChangeKind, change: impl FnOnce(&mut Table)) {
         change(self.table);
@@ -383,7 +384,7 @@ impl<'a> Edit<'a> {
         });
     }
 
-    /// Removes the key if it is hidden, wherever the horizon is: who replays a command that is
+    /// Removes the key if it is hidden, wherever the horizon is: a replay of a command that is
     /// logged as itself would find it.
     pub fn remove_if_hidden(&mut self) {
         self.place();

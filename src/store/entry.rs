@@ -4,9 +4,9 @@
 //! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
 //! ```
 //!
-//! A large value that is shared is a 16-byte [`HeldValue`] in the value's place, without a
-//! length. For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the
-//! host allocator's own size classes, so that a value can be overwritten in place within its class.
+//! A large value that is shared is a 16-byte [`ValueRef`] in the value's place, without a length.
+//! For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the host
+//! allocator's own size classes, so that a value can be overwritten in place within its class.
 //!
 //! The first byte is full. How recently a key was used, which eviction will need, goes beside the
 //! entry's address in the bucket, where three bits are free: see `bucket.rs`.
@@ -17,7 +17,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
-use super::shared::HeldValue;
+use super::shared::ValueRef;
 use super::{Origin, SharedValue, Type, UnixMs, Value, WrongType};
 
 pub use shape::block_bytes;
@@ -189,7 +189,7 @@ impl Entry {
             match value {
                 Value::Inline(bytes) => ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()),
                 Value::Shared(shared) => {
-                    to.cast::<HeldValue>().write_unaligned(HeldValue::new(shared));
+                    to.cast::<ValueRef>().write_unaligned(ValueRef::new(shared));
                 }
             }
         }
@@ -280,8 +280,8 @@ impl Entry {
         if shape.flags & SHARED == 0 {
             return Value::Inline(self.part(shape.value_at(), shape.value_len));
         }
-        // The field is unaligned, so it cannot be borrowed as a HeldValue; the buffer it points
-        // to can.
+        // The field is unaligned, so it cannot be borrowed as a ValueRef; the buffer it points to
+        // can.
         Value::Inline(self.with_shared(|shared| {
             let bytes = shared.value().bytes();
             // SAFETY: the buffer lives until this entry drops or overwrites its reference, which
@@ -306,28 +306,28 @@ impl Entry {
         (self.flags() & SHARED != 0).then(|| self.with_shared(|shared| shared.value().clone()))
     }
 
-    /// Takes the memory that a copy takes as long as both are there: see [`HeldValue`]. To be
-    /// called for a copy before it is put beside the entry that it was made of.
+    /// Takes the memory that a copy takes as long as both are there: see [`ValueRef`]. To be called
+    /// for a copy before it is put beside the entry that it was made of.
     pub fn take_copys_memory(&self) {
         if self.flags() & SHARED != 0 {
-            self.with_shared(HeldValue::make_room);
+            self.with_shared(ValueRef::make_room);
         }
     }
 
     #[cold]
-    fn with_shared<R>(&self, look: impl FnOnce(&HeldValue) -> R) -> R {
-        look(&self.held(self.shape()))
+    fn with_shared<R>(&self, look: impl FnOnce(&ValueRef) -> R) -> R {
+        look(&self.value_ref(self.shape()))
     }
 
     /// A copy, bit by bit, of the reference to the shared buffer, which the entry keeps unless it
     /// overwrites or frees the field next.
     #[inline]
-    fn held(&self, shape: Shape) -> ManuallyDrop<HeldValue> {
+    fn value_ref(&self, shape: Shape) -> ManuallyDrop<ValueRef> {
         debug_assert!(shape.flags & SHARED != 0);
-        // SAFETY: SHARED means that `fill` wrote a HeldValue there. ManuallyDrop keeps its count
+        // SAFETY: SHARED means that `fill` wrote a ValueRef there. ManuallyDrop keeps its count
         // unchanged.
         ManuallyDrop::new(unsafe {
-            self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned()
+            self.0.as_ptr().add(shape.value_at()).cast::<ValueRef>().read_unaligned()
         })
     }
 
@@ -346,7 +346,7 @@ impl Entry {
         }
         // No reader of this entry reads the buffer meanwhile, because of `&mut self`. The field
         // itself, a reference, does not change.
-        self.held(shape).bytes_mut().map(change)
+        self.value_ref(shape).bytes_mut().map(change)
     }
 
     /// When the entry expires; `None` for never.
@@ -410,8 +410,8 @@ impl Entry {
     }
 
     /// Both callers overwrite or free the field next, so the reference is dropped once.
-    fn take_shared(&mut self, shape: Shape) -> Option<HeldValue> {
-        (shape.flags & SHARED != 0).then(|| ManuallyDrop::into_inner(self.held(shape)))
+    fn take_shared(&mut self, shape: Shape) -> Option<ValueRef> {
+        (shape.flags & SHARED != 0).then(|| ManuallyDrop::into_inner(self.value_ref(shape)))
     }
 
     /// Bytes that the entry takes from the allocator (a shared buffer is not counted).

@@ -44,11 +44,11 @@ pub struct Store {
     others: Vec<(u32, Table)>,
     /// Keys whose changes are watched.
     pub watched: Watched,
-    /// What the log knows of the shard.
+    /// The log's notes about the shard.
     pub log: ShardLog,
 }
 
-/// What the log of writes knows of a shard.
+/// The notes of the log of writes about a shard.
 #[derive(Clone, Copy, Default)]
 pub struct ShardLog {
     /// The position of the last run that changed it; 0 for none.
@@ -65,12 +65,7 @@ impl Store {
     /// The table of database `db`, for writing; made if there is none.
     #[inline]
     pub fn db(&mut self, db: u32) -> &mut Table {
-        if db == 0 { &mut self.first } else { self.other(db) }
-    }
-
-    fn other(&mut self, db: u32) -> &mut Table {
-        let at = self.place_made(db);
-        &mut self.others[at].1
+        self.db_and_watched(db).0
     }
 
     fn place_made(&mut self, db: u32) -> usize {
@@ -89,7 +84,7 @@ impl Store {
         Some(&self.others[self.place(db).ok()?].1)
     }
 
-    /// What moves with database `db`: its count of expired keys does not.
+    /// The counts that move with database `db`: that of expired keys does not.
     pub fn census(&self, db: u32) -> Census {
         let census = self.table(db).map_or(Census::default(), Table::census);
         Census { expired: 0, ..census }
@@ -128,8 +123,8 @@ impl Store {
         if a == b {
             return;
         }
-        let (from_a, from_b) = (self.take_db(a), self.take_db(b));
-        self.put_db(b, from_a);
+        let from_a = self.take_db(a);
+        let from_b = self.replace_db(b, from_a);
         self.put_db(a, from_b);
     }
 

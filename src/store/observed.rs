@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_leaves_nothing_for_long() {
+    fn observers_that_are_gone_leave_nothing_for_long() {
         let mut observed = Observed::default();
         for _ in 0..1000 {
             observed.observe(0, b"a", &flag(), 10);

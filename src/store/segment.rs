@@ -193,7 +193,7 @@ impl Segment {
         })
     }
 
-    /// Removes what is due at `now`, and makes `next_due` exact.
+    /// Removes the keys that are due at `now`, and makes `next_due` exact.
     pub(super) fn remove_due(
         &mut self,
         hasher: &KeyHasher,

@@ -75,7 +75,7 @@ impl Buffer {
     ///
     /// Entries are dropped by any thread, and in forked children, where another thread's lock would
     /// stay locked. So a thread takes all rooms out, and looks once more at the number of entries
-    /// after it has put them back: of two threads, one sees what the other has left to it.
+    /// after it has put them back: of two threads, one sees all that the other has left to it.
     fn drop_rooms(&self) {
         loop {
             let copies = self.entries.load(Ordering::SeqCst).saturating_sub(1);
@@ -103,12 +103,12 @@ impl Buffer {
 /// Entries that are copies of each other have one buffer, until one of them is changed. Still each
 /// takes the memory of a value of its own, from the start: so the host's `used_memory` and
 /// `maxmemory` count what the copies would take in a replica, or after a restart.
-pub(super) struct HeldValue(SharedValue);
+pub(super) struct ValueRef(SharedValue);
 
-impl HeldValue {
+impl ValueRef {
     pub(super) fn new(value: &SharedValue) -> Self {
         value.0.entries.fetch_add(1, Ordering::SeqCst);
-        HeldValue(value.clone())
+        ValueRef(value.clone())
     }
 
     pub(super) fn value(&self) -> &SharedValue {
@@ -126,7 +126,7 @@ impl HeldValue {
     }
 }
 
-impl Drop for HeldValue {
+impl Drop for ValueRef {
     fn drop(&mut self) {
         let buffer = &self.0.0;
         buffer.entries.fetch_sub(1, Ordering::SeqCst);

@@ -75,20 +75,19 @@ impl Table {
         self.census.keys == 0
     }
 
-    /// What the table holds.
+    /// The table's keys and bytes.
     #[inline]
     pub fn census(&self) -> Census {
         self.census
     }
 
-    /// What the table has gained since [`Table::take_gained`].
+    /// The keys and bytes that the table has gained since [`Table::take_gained`].
     #[inline]
     pub fn gained(&self) -> Census {
         self.census - self.booked
     }
 
-    /// Takes what the table has gained; a thread that changes a table counts that before it
-    /// releases the shard.
+    /// Takes the gains; a thread that changes a table counts them before it releases the shard.
     #[inline(never)]
     pub fn take_gained(&mut self) -> Census {
         self.census - std::mem::replace(&mut self.booked, self.census)
@@ -104,8 +103,8 @@ impl Table {
         ((u64::from(order) << self.depth) >> 32) as usize
     }
 
-    /// Prefetches what a lookup of this key reads first. Worth it if several keys are looked up
-    /// together.
+    /// Prefetches the line that a lookup of this key reads first. Worth it if several keys are
+    /// looked up together.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         if let Some(&segment) = self.directory.get(self.cell(hash.order())) {

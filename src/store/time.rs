@@ -20,7 +20,7 @@ pub struct Now {
     passed: Passed,
 }
 
-/// What an expiry that has passed means to a command.
+/// The effect of an expiry that has passed on a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passed {
     /// The key is hidden. A command that sets such an expiry deletes the key.

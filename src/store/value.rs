@@ -1,4 +1,4 @@
-//! A value: its bytes, its type, and what it came of.
+//! A value: its bytes, its type and its origin.
 
 use super::SharedValue;
 
@@ -22,7 +22,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What a value came of. Only OBJECT ENCODING tells: Redis keeps such values in other forms.
+/// The origin of a value. Only OBJECT ENCODING tells: Redis keeps such values in other forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// It was set as it is, or is an integer that was computed.
@@ -33,7 +33,7 @@ pub enum Origin {
     Computed,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// Bytes.
@@ -54,6 +54,6 @@ impl Type {
     }
 }
 
-/// A value is not of the type that it was asked for as.
+/// A value has another type than the one that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;

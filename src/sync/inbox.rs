@@ -59,21 +59,13 @@ impl<M> Inbox<M> {
     /// The nodes are boxed, linked by `older` from `first` to `last`, and owned by the caller
     /// alone.
     unsafe fn push_chain(&self, last: *mut InboxNode<M>, first: *mut InboxNode<M>) -> bool {
-        let mut newest = self.newest.load(Ordering::Relaxed);
-        loop {
+        let link = |newest| {
             // SAFETY: the chain is ours until the CAS succeeds.
             unsafe { (*last).older = newest };
-            // AcqRel: publishes the messages; see also `may_sleep`.
-            match self.newest.compare_exchange_weak(
-                newest,
-                first,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => newest = now,
-            }
-        }
+            Some(first)
+        };
+        // AcqRel: publishes the messages; see also `may_sleep`.
+        let _ = self.newest.fetch_update(Ordering::AcqRel, Ordering::Relaxed, link);
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
 

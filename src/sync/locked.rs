@@ -1,4 +1,5 @@
-//! The host's global lock in the type system: what only its holder may do takes the proof.
+//! The host's global lock in the type system: functions that only its holder may call take the
+//! proof.
 
 use std::marker::PhantomData;
 

@@ -72,7 +72,7 @@ pub struct WaitingRoom {
     call: Condvar,
 }
 
-/// What became of a message.
+/// The outcome of pushing a message.
 pub enum Pushed<'a, T, M> {
     /// It waits; the holder or the owner will run it.
     Queued,
@@ -80,7 +80,7 @@ pub enum Pushed<'a, T, M> {
     Taken(Held<'a, T, M>),
 }
 
-/// What became of a message that its sender must not run while others hold the shard.
+/// The outcome of leaving a message that its sender must not run while others hold the shard.
 pub enum Left<M> {
     /// It waits; the holder or the owner will run it.
     Queued,
@@ -92,7 +92,7 @@ pub enum Left<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "pending messages need the owner's attention"]
 pub enum Released {
-    /// Nothing is pending, or the token went to a waiter, which handles what is.
+    /// Nothing is pending, or the token went to a waiter, which handles the messages.
     Clean,
     /// Messages wait in the mailbox: notify the owner.
     Pending,
@@ -151,21 +151,11 @@ impl<T, M> Token<T, M> {
         self.try_take()
     }
 
-    /// Takes the token if no thread holds it, with whatever is pending.
+    /// Takes the token if no thread holds it, also with messages pending.
     pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
-        let mut word = self.word.load(Ordering::Relaxed);
-        while word & HELD == 0 {
-            match self.word.compare_exchange_weak(
-                word,
-                word | HELD,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(Held { token: self }),
-                Err(now) => word = now,
-            }
-        }
-        None
+        let take = |word| (word & HELD == 0).then_some(word | HELD);
+        let taken = self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
+        taken.is_ok().then(|| Held { token: self })
     }
 
     /// Waits for the token. Only for the thread that holds the host's global lock, so there is at
@@ -178,22 +168,14 @@ impl<T, M> Token<T, M> {
             }
             spin_loop();
         }
-        loop {
-            let word = self.word.load(Ordering::Relaxed);
-            let waiting = if word & HELD == 0 { word | HELD } else { word | WAITER };
-            // AcqRel: takes the token, or shows the holder that a thread sleeps.
-            if self
-                .word
-                .compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
-                continue;
-            }
-            if word & HELD != 0 {
-                self.sleep_until_let_in(room);
-            }
-            return Held { token: self };
+        let wait = |word| Some(if word & HELD == 0 { word | HELD } else { word | WAITER });
+        // AcqRel: takes the token, or shows the holder that a thread sleeps.
+        let (Ok(word) | Err(word)) =
+            self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, wait);
+        if word & HELD != 0 {
+            self.sleep_until_let_in(room);
         }
+        Held { token: self }
     }
 
     /// Sleeps until the holder clears WAITER. It leaves HELD set: the token is then ours.
@@ -230,17 +212,10 @@ impl<T, M> Token<T, M> {
 
     /// Releases a token that a unit has laid aside. Only for the thread that may wait.
     pub fn leave_unit(&self, _: Locked<'_>) -> Released {
-        let mut word = self.word.load(Ordering::Relaxed);
-        loop {
-            assert!(word & (UNIT | LONG) == UNIT | LONG, "a unit ends between its commands");
-            let rest = word & !HOLDING;
-            // Release: publishes the unit's changes to the next holder.
-            match self.word.compare_exchange_weak(word, rest, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => return Released::of(rest),
-                Err(now) => word = now,
-            }
-        }
+        let word = self.word.load(Ordering::Relaxed);
+        assert!(word & (UNIT | LONG) == UNIT | LONG, "a unit ends between its commands");
+        // Release: publishes the unit's changes to the next holder.
+        Released::of(self.word.fetch_and(!HOLDING, Ordering::Release) & !HOLDING)
     }
 
     /// Leaves a message, and takes the token if it is free.
@@ -364,7 +339,7 @@ impl<T, M> Held<'_, T, M> {
     }
 
     #[cold]
-    fn release_slow(self, mut word: usize, room: &WaitingRoom) -> Released {
+    fn release_slow(self, word: usize, room: &WaitingRoom) -> Released {
         let token = self.token;
         std::mem::forget(self);
         if word & UNIT != 0 {
@@ -372,23 +347,19 @@ impl<T, M> Held<'_, T, M> {
             token.word.fetch_or(LONG, Ordering::Relaxed);
             return Released::Clean;
         }
-        loop {
+        let pass_on = |word| {
             let rest = word & !HOLDING;
-            let to_waiter = word & WAITER != 0;
-            let new = if to_waiter { rest | HELD } else { rest };
-            match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) if to_waiter => {
-                    // The slot is locked so that the call cannot fall between the waiter's check
-                    // and its sleep.
-                    drop(lock(&room.slot));
-                    room.call.notify_all();
-                    return Released::Clean;
-                }
-                Ok(_) => return Released::of(rest),
-                Err(now) => word = now,
-            }
+            Some(if word & WAITER != 0 { rest | HELD } else { rest })
+        };
+        let (Ok(word) | Err(word)) =
+            token.word.fetch_update(Ordering::Release, Ordering::Relaxed, pass_on);
+        if word & WAITER == 0 {
+            return Released::of(word & !HOLDING);
         }
+        // The slot is locked so that the call cannot fall between the waiter's check and its sleep.
+        drop(lock(&room.slot));
+        room.call.notify_all();
+        Released::Clean
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a thread sleeps on: an eventfd, so that one wait can cover messages and, on the ports,
+//! The waker of a thread: an eventfd, so that one wait can cover messages and, on the ports,
 //! sockets.
 
 use std::io;

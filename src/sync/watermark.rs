@@ -17,17 +17,17 @@ impl Default for Watermark {
 }
 
 impl Watermark {
-    /// How far it is. What its thread did before it raised it so far is visible.
+    /// The number. The caller sees all that the raising thread did before it raised it so far.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Raises it. A thread that [`Waiting::is_announced`] does not find from now on sees the new
-    /// number when it looks after its announcement.
+    /// Raises it. If [`Waiting::is_announced`] is false for a thread from now on, that thread sees
+    /// the new number when it looks after its announcement.
     pub fn raise(&self, to: u64) {
         self.0.store(to, Ordering::Release);
-        // The pair of that in `announce`: of the two threads one sees what the other has done.
+        // With the fence in `announce`: of the two threads at least one sees the other's store.
         fence(Ordering::SeqCst);
     }
 }
@@ -42,6 +42,7 @@ impl Waiting {
     /// Announces whether this thread waits. It must look at the number once more before it sleeps.
     pub fn announce(&self, waits: bool) {
         self.0.store(waits, Ordering::Relaxed);
+        // With the fence in `raise`.
         fence(Ordering::SeqCst);
     }
 

@@ -1,4 +1,4 @@
-//! What stands in a server's AOF, and what a server must have again after a crash.
+//! The content of a server's AOF, and the keys that a server must have again after a crash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,7 +119,7 @@ pub fn rewrite(client: &mut Client) {
 /// A key's value, expiry and encoding.
 type Facts = (Value, i64, Value);
 
-/// What a server has.
+/// The keys of a server.
 #[derive(PartialEq)]
 pub struct State {
     /// By database and name.

@@ -14,7 +14,7 @@ pub struct Disk {
     delay: Duration,
 }
 
-/// What a disk that is broken answers.
+/// The answers of a broken disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// EIO.

@@ -1,5 +1,5 @@
-//! Random commands, valid and invalid. What a command takes is read from the stock
-//! server's COMMAND DOCS, so a command that is added to midi is covered automatically.
+//! Random commands, valid and invalid. The stock server's COMMAND DOCS say which arguments a
+//! command takes, so a command that is added to midi is covered automatically.
 
 use super::client::{Client, Value};
 use super::hosts::host;
@@ -11,7 +11,7 @@ pub struct Grammar {
     shapes: Vec<Shape>,
     /// Indexes of shapes, each as often as its weight.
     urn: Vec<usize>,
-    /// What DUMP of the stock server returned, for RESTORE.
+    /// Payloads of the stock server's DUMP, for RESTORE.
     dumps: Vec<Vec<u8>>,
     /// Commands of midi that are left out, and why.
     pub left_out: Vec<String>,

@@ -1,4 +1,4 @@
-//! What newer hosts do differently from Redis 7.0. midi answers like 7.0 on every host. Tests that
+//! The differences of newer hosts from Redis 7.0. midi answers like 7.0 on every host. Tests that
 //! take the expected reply from the host's own command look here when the two differ.
 
 use std::path::PathBuf;

@@ -18,11 +18,11 @@ struct State {
     most: AtomicU64,
     /// Connections that broke for that reason.
     broken: AtomicU64,
-    /// What the master sends is lost.
+    /// All that the master sends is lost.
     swallows: AtomicBool,
     /// New connections end at once.
     closed: AtomicBool,
-    /// What takes the place of these bytes from the master; both are of one length.
+    /// The second bytes take the place of the first from the master; both are of one length.
     falsified: Mutex<Option<[Vec<u8>; 2]>>,
     open: Mutex<Vec<TcpStream>>,
 }

@@ -36,7 +36,7 @@ const NAMES: usize = 8;
 /// Keys that make a save last.
 const BULK: i64 = 20_000;
 
-/// What the clients do, and how far they are.
+/// The work of the clients, and how far they are.
 pub struct Load {
     /// Whether FLUSHALL takes part: after it everything is empty until it is filled again.
     flushes: bool,
@@ -83,12 +83,12 @@ impl Load {
         Load { may_fail: true, ..Load::new() }
     }
 
-    /// What each client's counter has at least.
+    /// The least that each client's counter may have.
     pub fn acknowledged(&self) -> Vec<u64> {
         self.acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).collect()
     }
 
-    /// What each client's counter has at most.
+    /// The most that each client's counter may have.
     pub fn begun(&self) -> Vec<u64> {
         self.begun.iter().map(|number| number.load(Ordering::SeqCst)).collect()
     }

@@ -46,7 +46,7 @@ pub fn wait_for_role(server: &Server, master: bool) {
     wait_until("the role has changed", || is_master(&mut client) == master);
 }
 
-/// What a server has: midi's keys, and the host's own. `None` while it loads.
+/// The keys of a server: midi's, and the host's own. `None` while it loads.
 fn digests(server: &Server) -> Option<[String; 2]> {
     let mut client = server.client();
     let digests = ["MIDI.KEYSPACEDIGEST", "DEBUG DIGEST"].map(|line| client.run(line));

@@ -228,7 +228,7 @@ pub struct Server {
     checked: bool,
 }
 
-/// What the log of a server in trouble contains.
+/// Words in the log of a server in trouble.
 const TROUBLE: [&str; 5] =
     ["BUG REPORT", "midi: internal error", "ERROR: AddressSanitizer", "Assertion", "panicked at"];
 

@@ -33,7 +33,7 @@ impl Step {
         }
     }
 
-    /// What is sent for it.
+    /// The command that is sent for it.
     fn wire(&self) -> Vec<Words> {
         let both = |commands: &[Words]| {
             commands.iter().flat_map(|args| Exchange::of(args).commands).collect()
@@ -51,7 +51,7 @@ impl Step {
         }
     }
 
-    /// What is sent to one side that has its own connection.
+    /// The command for one side that has its own connection.
     fn wire_apart(&self, named: impl Fn(&Words) -> Words) -> Vec<Words> {
         match self {
             Step::Plain(args) | Step::Script(args) => vec![named(args)],
@@ -286,7 +286,7 @@ impl Twin {
 /// How a command is run both ways.
 struct Exchange {
     commands: Vec<Words>,
-    /// Which replies must be the same: the index of the stock command's, and of midi's.
+    /// The replies that must be the same: the index of the stock command's, and of midi's.
     pairs: &'static [(usize, usize)],
 }
 

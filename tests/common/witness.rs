@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Client, Door, Random, Server, Value, encoded, words};
 
-/// What a client counts. Each number is written to several keys, or in several ways.
+/// A client's counter. Each number is written to several keys, or in several ways.
 const SERIES: [Series; 6] = [
     Series { name: "count", lines: &["INCR count"] },
     Series { name: "list", lines: &["APPEND list N,"] },
@@ -41,7 +41,7 @@ pub struct Witness {
     number: usize,
     /// It sends one command at a time, and again if the server is loading.
     is_patient: bool,
-    /// What WAIT does not confirm was not acknowledged.
+    /// A write that WAIT does not confirm was not acknowledged.
     is_confirming: bool,
     begun: [u64; SERIES.len()],
     acknowledged: [u64; SERIES.len()],
@@ -53,7 +53,7 @@ pub struct Witness {
 #[derive(Default)]
 pub struct Answers {
     acknowledged: AtomicU64,
-    /// What WAIT did not confirm.
+    /// The writes that WAIT did not confirm.
     unconfirmed: AtomicU64,
 }
 

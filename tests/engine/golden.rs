@@ -13,7 +13,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use midi::journal::snapshot::VERSION;
+use midi::snapshot::VERSION;
 
 use super::snapshots::{Keys, Loaded, filled, loaded_as, saved};
 
@@ -22,7 +22,7 @@ struct Golden {
     name: &'static str,
     /// The version that the host would give.
     version: i32,
-    /// What it must load as.
+    /// The keys that it must load as.
     holds: fn() -> Keys,
 }
 
@@ -71,7 +71,7 @@ fn unpacked(mut file: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_older_versions_wrote_is_read() {
+fn files_of_older_versions_are_read() {
     let files = fs::read_dir(path("")).expect("a folder");
     let names = files.map(|file| file.expect("a readable folder").file_name());
     let snapshots = names.filter(|name| name.to_string_lossy().starts_with("snapshot-"));
@@ -89,7 +89,7 @@ fn what_older_versions_wrote_is_read() {
 }
 
 #[test]
-fn what_is_written_now_is_read() {
+fn files_of_this_version_are_read() {
     let from = Loaded::new(8, 1, 10);
     filled(&from.engine, &expected());
     let strings = saved(&from.engine);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::common::{Client, HANG, Random, Value, encoded, wait_until, words};
 use crate::played::{Opened, locked, port_number};
 use midi::command::record::{Record, Records};
-use midi::engine::{ForMain, Gates, Logged, Wrote};
+use midi::engine::{ForMain, Gates, HostLog, Locked, Logged};
 
 /// An engine in logged mode, whose log goes on only when the test says so.
 struct Logging(Opened);
@@ -421,6 +421,25 @@ fn a_connection_that_waits_for_the_log_is_not_idle() {
     logging.end();
 }
 
+/// The host's log, of which the last value of a counter is kept.
+struct LastCounter(Arc<Mutex<i64>>);
+
+impl HostLog for LastCounter {
+    fn may_log(&self, _: Locked<'_>) -> bool {
+        true
+    }
+
+    fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
+        for record in Records::new(&logged.text()).expect("a text") {
+            if let Record::Set { key: b"counter", value, .. } = record.expect("a record") {
+                let value = std::str::from_utf8(value).expect("digits");
+                *self.0.lock().expect("no panic") = value.parse().expect("a number");
+            }
+        }
+        true
+    }
+}
+
 /// Clients count together, in pipelines of all kinds. None of them is told a number that is not in
 /// the log, or, where reads wait, reads one.
 fn no_reply_is_ahead_of_the_log(reads_wait: bool) {
@@ -432,21 +451,7 @@ fn no_reply_is_ahead_of_the_log(reads_wait: bool) {
     }
     let (logged, safe) = (Arc::new(Mutex::new(0)), AtomicI64::new(0));
     let last = Arc::clone(&logged);
-    logging.0.engine.context().outside.on_log(
-        |_| true,
-        Box::new(move |_, logged: Logged<'_>| {
-            for record in Records::new(&logged.text())
-                .expect("a text")
-                .map(|record| record.expect("a record"))
-            {
-                if let Record::Set { key: b"counter", value, .. } = record {
-                    let value = std::str::from_utf8(value).expect("digits");
-                    *last.lock().expect("no panic") = value.parse::<i64>().expect("a number");
-                }
-            }
-            Wrote::Taken
-        }),
-    );
+    logging.0.engine.context().outside.set_log(Box::new(LastCounter(last)));
     let (working, failed) = (AtomicI64::new(CLIENTS as i64), AtomicBool::new(false));
     let work = |number: usize| {
         let (mut client, mut random) = (logging.client(), Random::new(number as u64));

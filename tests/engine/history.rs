@@ -85,7 +85,7 @@ impl Random {
     }
 }
 
-/// What all doors have done so far, to check replies against.
+/// The commands of all doors so far, to check replies against.
 ///
 /// * `own:N` is written by door N alone, with 1, 2, 3, …: a reader gets at least the last value
 ///   finished before the read began, and at most the last one begun when it ended.

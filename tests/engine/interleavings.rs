@@ -5,7 +5,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release --test engine
 //! ```
 //!
-//! What is shown, for two or three threads and a few messages:
+//! They show, for two or three threads and a few messages:
 //!
 //! * the data has one holder at a time, and each sees what the one before did;
 //! * every message is run once, and each thread's messages in their order;
@@ -465,7 +465,7 @@ fn nothing_happens_within_a_unit() {
     }
 }
 
-/// What a worker sleeps on, like its eventfd: a call before the sleep ends it.
+/// The waker of a worker, like its eventfd: a call before the sleep ends it.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -614,7 +614,7 @@ fn whole_ends_well(preemptions: usize, main: fn(&Whole)) {
         let other = thread::spawn(move || there.door(0));
         main(&whole);
         join(vec![other]);
-        // Whatever the owner has to do, it was notified before this.
+        // The owner was notified of all its messages before this.
         whole.owner.send(Message::Stop);
         join(vec![owner]);
         whole.shard.ends_with(&[1, 1]);
@@ -662,7 +662,7 @@ impl Tail {
 /// A run is in the tail before the first of its tokens is released: whoever holds all tokens finds
 /// all that was done in the tail, in the order in which it was done, and nothing else there.
 #[test]
-fn who_holds_all_tokens_sees_the_whole_tail() {
+fn the_holder_of_all_tokens_sees_the_whole_tail() {
     check(3, || {
         let keyspace = Arc::new(([Shard::new(), Shard::new()], Tail::default()));
         let writer = |from: usize| {
@@ -696,7 +696,7 @@ fn who_holds_all_tokens_sees_the_whole_tail() {
 }
 
 /// No run lies in the tail while the main thread sleeps: who adds the first one that it does not
-/// know of leaves it a message. What is left in a turn, it takes in the next one without sleeping.
+/// know of leaves it a message. It takes the runs left by one turn in the next, without sleeping.
 #[test]
 fn runs_in_the_tail_are_announced() {
     for (writers, each) in [(1, 2), (2, 1), (2, 2)] {

@@ -11,9 +11,10 @@ use std::thread;
 
 use midi::command::{Args, Cluster, Transcript, find};
 use midi::engine::{
-    AllHeld, Author, Call, Config, Engine, Gates, Locked, Outcome, Settings, Taking, Workers, Wrote,
+    AllHeld, Author, Call, Config, Engine, Gates, HostLog, Locked, Logged, Outcome, Settings,
+    Taking, Workers,
 };
-use midi::journal::replay::{Replay, replay_here};
+use midi::engine::{Replay, replay_here};
 use midi::store::{Now, Origin, UnixMs};
 use parking_lot::Mutex;
 
@@ -72,6 +73,13 @@ fn content_of(engine: &Engine) -> Keys {
     keys
 }
 
+/// The keys that are not the same in both.
+fn differing(one: &Keys, other: &Keys) -> Vec<String> {
+    let keys = one.keys().chain(other.keys()).filter(|key| one.get(key) != other.get(key));
+    let shown = |key: &(u32, Vec<u8>)| format!("{key:?}\n{:?}\n{:?}", one.get(key), other.get(key));
+    keys.map(shown).collect()
+}
+
 /// A random command that changes a few keys.
 fn line(random: &mut fastrand::Rng) -> Vec<String> {
     let mut key = || format!("key:{}", random.u32(..40));
@@ -116,18 +124,26 @@ fn run(engine: &Engine, worker: usize, db: u32, line: &[String]) {
     }
 }
 
+/// The host's log.
+struct Texts(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl HostLog for Texts {
+    fn may_log(&self, _: Locked<'_>) -> bool {
+        true
+    }
+
+    fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
+        self.0.lock().push(logged.text().into_owned());
+        true
+    }
+}
+
 #[test]
 fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     const STEPS: usize = 4000;
     let texts = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
     let (writes, log) = (engine(WRITERS, Gates::AOF_ON), Arc::clone(&texts));
-    writes.context().outside.on_log(
-        |_| true,
-        Box::new(move |_, logged| {
-            log.lock().push(logged.text().into_owned());
-            Wrote::Taken
-        }),
-    );
+    writes.context().outside.set_log(Box::new(Texts(log)));
     let (reader, mut read) = (engine(1, Gates::LOADING), 0);
     let (running, stopped) = (AtomicUsize::new(WRITERS), AtomicBool::new(false));
     let (mut looks, mut with_tail) = (0, 0);
@@ -165,12 +181,17 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
                 replay_here(&reader, locked(), text).expect("good records");
             }
             read = texts.lock().len();
-            let is_same = without == content_of(&reader) && again == before;
+            let replayed = content_of(&reader);
             looks += 1;
             with_tail += usize::from(runs > 0);
-            if !is_same {
+            if without != replayed || again != before {
                 stopped.store(true, Ordering::Relaxed);
-                panic!("at look {looks}, with {runs} runs in the tail");
+                let without = differing(&without, &replayed);
+                let again = differing(&before, &again);
+                panic!(
+                    "at look {looks}, with {runs} runs in the tail: without the tail, and as \
+                     replayed: {without:#?}; before and again: {again:#?}"
+                );
             }
         }
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));

@@ -40,6 +40,10 @@ impl Host for Played {
     fn authenticate(&self, _: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool {
         password.is(PasswordSum::of(user).digits())
     }
+    fn is_on(&self, _: Locked<'_>, _: &[u8]) -> bool {
+        false
+    }
+
     fn user(&self, _: Locked<'_>, name: &[u8]) -> Option<User> {
         everything(name)
     }
@@ -113,7 +117,7 @@ impl Opened {
             Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
         let engine = Arc::new(engine);
         engine.ledger.set_gates(locked(), Gates::OPEN);
-        engine.context().outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
+        engine.context().outside.set_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
         read_users(&engine);
         let port = free_port();

@@ -85,7 +85,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
                 ForMain::Finish(_, reply) => reply.finish(),
             }
         }
-        // What the host may do to the ports at any time.
+        // The host may do this to the ports at any time.
         match random.below(200) {
             0 => engine.ledger.set_gates(locked(), Gates::PAUSED),
             1 => engine.users.mark_stale(locked()),
@@ -133,7 +133,7 @@ fn rounds() -> i64 {
     std::env::var("MIDI_PORT_ROUNDS").map_or(300, |text| text.parse().expect("MIDI_PORT_ROUNDS"))
 }
 
-/// What all clients share.
+/// The figures of all clients together.
 struct World {
     running: Running,
     /// Transfers that EXEC has answered.
@@ -378,7 +378,7 @@ const MARK: u8 = 0xf0;
 /// Clients that send the same.
 const ALIKE: u8 = 4;
 
-/// What clients send: `K` is a key, `V` a value.
+/// The commands of clients: `K` is a key, `V` a value.
 const LINES: [&str; 39] = [
     "SET K V",
     "SET K V",

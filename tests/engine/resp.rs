@@ -16,7 +16,7 @@ type Command = Vec<Vec<u8>>;
 const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
 const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
 
-/// What a connection receives if its bytes come in these pieces: commands, and the error that ends
+/// The input of a connection if its bytes come in these pieces: commands, and the error that ends
 /// it.
 fn heard<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -257,8 +257,7 @@ fn answered(server: &Server, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the port would answer if it had only PING and ECHO. Of commands' errors the first word is
-/// kept.
+/// The port's answers if it had only PING and ECHO. Of commands' errors the first word is kept.
 fn expected(bytes: &[u8], limits: &RequestLimits) -> Vec<Value> {
     let (commands, error) = heard([bytes], limits);
     let answers = commands.iter().map(|command| match &command[..] {

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::engine::{
     Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked,
-    Mode, Origin, Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker,
-    Workers, long_work,
+    Mode, Origin, Outcome, Pushed, Request, Settings, Taking, ThreadSlot, Waker, Workers,
+    long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -438,16 +438,11 @@ impl Driver {
         if needs_main {
             self.needed_main += 1;
             assert!(reply.is_empty());
-            request.args.with(|args| {
-                let call = self.engine.context().call_of(&request, args);
-                let outcome = self.engine.attempt(
-                    self.engine.main_slot(locked()),
-                    &call,
-                    Taking::Wait(locked()),
-                    &mut reply,
-                );
-                assert_eq!(outcome, Outcome::Done);
+            let (engine, slot) = (&self.engine, self.engine.main_slot(locked()));
+            let outcome = engine.context().with_call_of(&request, |call| {
+                engine.attempt(slot, call, Taking::Wait(locked()), &mut reply)
             });
+            assert_eq!(outcome, Outcome::Done);
         }
         let said = if self.clients[client].large && reply.is_empty() {
             self.large += 1;
@@ -608,16 +603,17 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     check_books(&engine);
     assert_eq!(driver.foreign, left);
-    assert_eq!(engine.ledger.books.slots().map(ThreadCounts::queued).sum::<u64>(), driver.queued);
+    let books = &engine.ledger.books;
+    assert_eq!(books.slots().map(|slot| slot.queued.get()).sum::<u64>(), driver.queued);
     assert_eq!(
-        engine.ledger.books.slots().map(ThreadCounts::ran_queued).sum::<u64>(),
+        books.slots().map(|slot| slot.ran_queued.get()).sum::<u64>(),
         driver.queued - driver.needed_main + driver.foreign
     );
     let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
     println!(
         "{workers} workers, {shards} shards: {} at once, {} queued, {} of them to main, {} large, \
          {} foreign, jobs {jobs:?}",
-        slot.at_once(),
+        slot.at_once.get(),
         driver.queued,
         driver.needed_main,
         driver.large,

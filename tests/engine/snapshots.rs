@@ -11,8 +11,8 @@ use midi::command::Cluster;
 use midi::engine::{
     Config, Engine, Gates, Locked, Settings, StagedKey, Staging, Workers, free_later,
 };
-use midi::journal::snapshot::{Fault, LoadError, LoadStats, SaveStats, VERSION, load, save};
-use midi::journal::snapshot::{Sink, Source};
+use midi::snapshot::{Fault, LoadError, LoadStats, SaveStats, SavedAs, VERSION, load, save};
+use midi::snapshot::{Sink, Source};
 use midi::store::{Census, Origin, SharedValue, Store, UnixMs, Value};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -160,7 +160,7 @@ impl Source for Strings<'_> {
 pub fn saved(engine: &Engine) -> Vec<Vec<u8>> {
     let (mut list, mut last) = (List::default(), SaveStats::default());
     let mut lend = |shard, look: &mut dyn FnMut(&Store)| visit(engine, shard, look);
-    let stats = save(engine, &mut lend, &mut list, &mut |stats| last = stats);
+    let stats = save(engine, SavedAs::Section, &mut lend, &mut list, &mut |stats| last = stats);
     assert_eq!(stats, last, "the progress ends with the whole");
     list.0
 }
@@ -176,7 +176,7 @@ fn load_into(
     Ok((stats, Arc::into_inner(staging).expect("nobody else has it")))
 }
 
-/// What the strings load as, with one of their keys' databases to spare.
+/// The keys that the strings load as, with one of their keys' databases to spare.
 pub fn loaded(to: &Loaded, strings: &[Vec<u8>]) -> Result<Keys, LoadError> {
     loaded_as(to, VERSION, strings)
 }
@@ -235,7 +235,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_was_saved_is_loaded(
+    fn saved_keys_are_loaded(
         keys in keyspace(300),
         from_shards in prop::sample::select(vec![1, 4, 64, 1024]),
         to_shards in prop::sample::select(vec![1, 2, 256]),
@@ -392,7 +392,7 @@ fn a_section_by_hand_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_said() {
+fn damage_is_refused_and_named() {
     let newer = loaded_as(&Loaded::new(1, 1, 1), 2, &[]).unwrap_err().to_string();
     let expected = "written by a newer midi (section version 2; this one reads up to 1)";
     assert_eq!(newer, expected);

@@ -133,7 +133,7 @@ fn reads_wait_for_the_fsync_of_what_they_show() {
     }
 }
 
-/// What reads the keyspace as a whole, or as a unit, waits too.
+/// Commands that read the keyspace as a whole, or in a unit, wait too.
 #[test]
 fn units_and_scans_wait_as_well() {
     let disk = Disk::with_delay(DELAY);
@@ -331,7 +331,7 @@ fn a_policy_that_is_assumed() {
     assert!(!waits, "{log}");
     let (waits, log) = reads_wait(&["appendfsync everysec"]);
     assert_eq!(waits, log.contains("midi assumes appendfsync always"), "{log}");
-    // What the host reports counts.
+    // The host's report counts.
     let (waits, log) = reads_wait(&["appendfsync always", "midi.assume-appendfsync no"]);
     assert_eq!(waits, !log.contains("midi assumes appendfsync no"), "{log}");
 }

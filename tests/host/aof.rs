@@ -243,7 +243,7 @@ fn a_small_change_of_a_large_value_is_a_small_record() {
                 let before = std::fs::metadata(aof::incr_file(&server)).expect("the AOF").len();
                 let reply = client.call(&door.named(&words(line)));
                 assert!(!reply.is_error(), "{line}: {reply:?}");
-                // What the port's door has done is in the file when the host's answers.
+                // The port's writes are in the file when the host's door answers.
                 server.client().ok("MIDI.SET end 1");
                 let after = std::fs::metadata(aof::incr_file(&server)).expect("the AOF").len();
                 assert!(after - before < 1000, "{door:?}: {line}: {} bytes", after - before);
@@ -256,9 +256,9 @@ fn a_small_change_of_a_large_value_is_a_small_record() {
     }
 }
 
-/// What one command of each kind becomes in the file.
+/// The records of one command of each kind in the file.
 #[test]
-fn what_stands_in_the_file() {
+fn the_file_has_these_records() {
     let server = builder(Mode::Adaptive).start();
     let mut client = server.client();
     let mut seen = 0;

@@ -1,6 +1,6 @@
-//! The promise: the base of an AOF is an RDB, and has midi's keys. What was acknowledged before
-//! the AOF was on is in it; what is acknowledged later stands behind it. `aof_text_base` has the
-//! promise for bases that are no RDB.
+//! The promise: the base of an AOF is an RDB, and has midi's keys. Writes that were acknowledged
+//! before the AOF was on are in it; later ones stand behind it. `aof_text_base` has the promise for
+//! bases that are no RDB.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

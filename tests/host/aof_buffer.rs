@@ -10,7 +10,7 @@ use crate::common::{Client, Mode, Server, Value, encoded, wait_until};
 /// The smallest that there is.
 const BUFFER: i64 = 1 << 20;
 
-/// What runs before writes notice that the buffer is full: a run on each worker.
+/// The runs before writes notice that the buffer is full: one on each worker.
 const SLACK: i64 = BUFFER / 2;
 
 /// How much each connection writes, in one pipeline: writes, and bytes of each.

@@ -25,7 +25,7 @@ pub fn calls(name: &str, flags: &str, lines: &[&str]) -> Vec<String> {
 const LINES: [&str; 5] =
     ["SET n 1", "MIDI.SET a 1", "MIDI.APPEND a x", "INCR n", "MIDI.MSET b 1 c 2"];
 
-/// What they are in the file.
+/// Their form in the file.
 const DONE: [&str; 8] =
     ["SET n 1", "MIDI.SET a 1", "MIDI.APPEND a x", "INCR n", "MULTI", "SET b 1", "SET c 2", "EXEC"];
 
@@ -42,7 +42,7 @@ fn run(client: &mut Client, flags: &str, lines: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_called_together_is_one_transaction() {
+fn commands_called_together_are_one_transaction() {
     for mode in Mode::ALL {
         let mut server = with_calls(builder(mode)).start();
         let mut client = server.client();

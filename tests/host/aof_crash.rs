@@ -96,7 +96,7 @@ fn crash_between_fsyncs(seed: u64) -> bool {
         let since = now_ns();
         loop {
             wait_until("no fsync runs", || no_fsync_runs(&disk, server, since));
-            // What the host held back is written by now.
+            // The host has written by now all that it held back.
             answers.wait_for(30);
             if no_fsync_runs(&disk, server, since) {
                 break;

@@ -115,8 +115,8 @@ fn only_the_last_part_is_cut() {
     assert!(!output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("other parts of the AOF follow"), "{}", said(&output));
     assert_eq!(fs::read(folder.join("a.1.incr.aof")).expect("a part"), damaged);
-    // What ends in the middle of a command, or of a transaction, is cut off as the host's tool
-    // does.
+    // A file that ends in the middle of a command, or of a transaction, is cut off as the host's
+    // tool does.
     for cut in (whole.len() - 200..whole.len()).step_by(7) {
         fs::write(folder.join("a.2.incr.aof"), &whole[..cut]).expect("a part");
         let file = folder.join("a.2.incr.aof");

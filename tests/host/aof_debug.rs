@@ -9,8 +9,8 @@ use crate::common::hosts::host;
 use crate::common::witness::{at_both_doors, beside_interruptions};
 use crate::common::{Mode, Value, encoded, redis_server, skip, words};
 
-/// What the AOF does not have when it is loaded is taken back, and nothing is written from then on
-/// until it is loaded: else that would stand in the AOF behind what it is made of.
+/// Writes that the AOF does not have when it is loaded are taken back, and nothing is written from
+/// then on until it is loaded: else that would stand in the AOF behind what it is made of.
 #[test]
 fn loadaof_beside_writes() {
     for mode in Mode::ALL {

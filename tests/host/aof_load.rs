@@ -192,7 +192,7 @@ fn records_of_two_shards_keep_the_order() {
     }
 }
 
-/// What a record does, in the plainest way.
+/// The effect of a record, in the plainest way.
 fn apply<'a>(record: &Record<'a>, keys: &mut BTreeMap<&'a [u8], Vec<u8>>) {
     match *record {
         Record::Set { key, value, .. } => drop(keys.insert(key, value.to_vec())),
@@ -351,7 +351,7 @@ fn check_aof(server: &Server) {
 }
 
 #[test]
-fn what_cannot_be_replayed_ends_the_start() {
+fn records_that_cannot_be_replayed_end_the_start() {
     let mut server = empty();
     let whole = fs::read(aof(&server)).expect("the AOF");
     let raw = |bytes: &[u8]| [text(0, &[]), bytes.to_vec()].concat();

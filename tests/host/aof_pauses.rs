@@ -163,7 +163,7 @@ fn check_rdb(server: &Server, save: &str) {
     }
 }
 
-/// What follows a save in the same turn of the main loop is logged.
+/// Writes that follow a save in the same turn of the main loop are logged.
 #[test]
 fn right_behind_a_save() {
     let mut server = builder(Mode::Adaptive).start();

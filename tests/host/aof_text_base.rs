@@ -87,7 +87,7 @@ fn rewritten_by_the_host_under_load() {
     is_rewritten_by_the_host(builder, |server| _ = text_base(server));
 }
 
-/// What a replica does not trust no base of commands could mark, as a section can.
+/// No base of commands could mark keys that a replica does not trust, as a section can.
 #[test]
 fn a_replica_that_does_not_follow() {
     let master = builder(Mode::Adaptive).start();

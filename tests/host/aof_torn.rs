@@ -31,7 +31,7 @@ fn append(server: &Server, number: usize) {
             return redis.call('MIDI.APPEND', 'm', ARGV[1])";
         client.call(&["EVAL", script, "0", &format!("{number},")]);
     }
-    // What the port has done is in the file.
+    // The port's writes are in the file.
     client.ok("MIDI.SET end 1");
 }
 
@@ -80,7 +80,7 @@ fn a_torn_end() {
     assert!(last < 5, "{last} are left of a file that ends behind number 3");
 }
 
-/// What the host's tool makes of a file.
+/// The verdict of the host's tool on a file.
 fn fixed(server: &Server, text: &[u8]) -> Vec<u8> {
     let path = server.dir().join("torn.aof");
     fs::write(&path, text).expect("a file");

@@ -22,7 +22,7 @@ fn added(server: &Server, work: impl FnOnce()) -> Vec<String> {
     all[before..].iter().filter(|line| !line.starts_with("SELECT ")).cloned().collect()
 }
 
-/// What each unit of these tests does.
+/// The commands of each unit of these tests.
 const DONE: [&str; 6] = ["MULTI", "SET n 1", "MIDI.SET a 1", "MIDI.APPEND a x", "SET n 2", "EXEC"];
 
 const SCRIPT: &str = "redis.call('SET', 'n', '1') redis.call('MIDI.SET', 'a', '1') \

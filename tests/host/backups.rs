@@ -10,7 +10,7 @@ use crate::common::hosts::host;
 use crate::common::port::Ported;
 use crate::common::{Builder, Value, wait_until};
 
-/// What the host sends a client that wants an RDB, as `redis-cli --rdb` does.
+/// The RDB that the host sends a client that wants one, as `redis-cli --rdb` does.
 struct Backup {
     stream: BufReader<TcpStream>,
 }

@@ -97,7 +97,7 @@ fn a_slot_with_keys_stays_until_they_have_left() {
         let nodes = client.run("CLUSTER NODES").text();
         assert!(!nodes.contains("->-"), "nothing migrates: {nodes}");
 
-        // What is wrong besides is reported as ever.
+        // Other errors are reported as ever.
         client.ok("ACL SETUSER other on nopass ~* &* +@all -cluster");
         let mut other = first.client();
         other.ok("AUTH other x");

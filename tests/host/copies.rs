@@ -97,7 +97,7 @@ fn a_replica_needs_no_more_than_its_master() {
     }
 }
 
-/// What a test has set: the size of each key's value.
+/// The values that a test has set: the size of each key's value.
 type Sizes = std::collections::BTreeMap<String, usize>;
 
 fn any_key(random: &mut Random) -> String {

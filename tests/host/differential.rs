@@ -162,7 +162,7 @@ fn play(arena: &Arena, steps: &[Step]) -> Result<(), Difference> {
     Ok(())
 }
 
-/// What a person needs to find the cause.
+/// The report from which a person can find the cause.
 fn report(arena: &Arena, number: u64, steps: &[Step], difference: &Difference) -> String {
     let failed = &steps[difference.step];
     let related: Vec<&Step> =

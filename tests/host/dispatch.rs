@@ -413,7 +413,7 @@ fn fill_both(client: &mut Client) {
     }
 }
 
-/// What both keyspaces hold: the native `k` and midi's `k` of each database.
+/// The values of both keyspaces: the native `k` and midi's `k` of each database.
 fn both(client: &mut Client) -> Vec<(Value, Value)> {
     (0..3)
         .map(|db| {

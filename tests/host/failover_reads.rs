@@ -11,7 +11,7 @@ use crate::common::{Client, Door, Mode, Server, StopAtEnd, Value, encoded, wait_
 
 const WRITERS: usize = 4;
 
-/// What clients know of each writer's key, which has greater numbers all the time.
+/// The clients' knowledge of each writer's key, which has greater numbers all the time.
 #[derive(Default)]
 struct Known {
     read: [AtomicU64; WRITERS],
@@ -119,7 +119,7 @@ fn a_failover_takes_back_nothing_that_was_read() {
     }
 }
 
-/// What a transaction does beside FAILOVER is its last word.
+/// A transaction's changes beside FAILOVER are its last word.
 #[test]
 fn a_transaction_with_a_failover_is_whole() {
     let pair = Pair::start(&builder(Mode::Adaptive));
@@ -206,7 +206,7 @@ fn strangers_cannot_stop_writers() {
     wait_until("workers write again", || client.info("midi_persistence")["midi_mode"] == "logged");
 }
 
-/// Who waits for the end of a pause is answered then; readers do not wait.
+/// Clients that wait for the end of a pause are answered then; readers do not wait.
 #[test]
 fn a_pause_holds_up_writers_only() {
     let server = builder(Mode::Pool).config("appendonly yes").start();

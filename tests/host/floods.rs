@@ -229,7 +229,7 @@ fn a_stranger_pauses_nobody() {
 }
 
 #[test]
-fn who_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
+fn a_client_that_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
     let ported = Ported::start(Mode::Adaptive.builder());
     let mut port = ported.client();
     for round in 0..20 {

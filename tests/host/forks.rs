@@ -1,7 +1,7 @@
 //! The promise: the process may fork in any way and at any moment, and neither it nor its child
 //! hangs: BGSAVE, another module's RM_Fork, a fork by another thread with or without the host's
-//! lock, inside of EXEC and of a script. What a fork by the holder of the lock saves is the state
-//! at one moment.
+//! lock, inside of EXEC and of a script. A fork by the holder of the lock saves the state of one
+//! moment.
 //!
 //! `tests/modules/forks` is the other module.
 //!

@@ -154,7 +154,7 @@ fn only_a_source_sees_what_has_expired() {
 }
 
 #[test]
-fn what_is_due_waits_for_the_end_of_the_import() {
+fn due_keys_wait_for_the_end_of_the_import() {
     for aof in ["no", "yes"] {
         let builder = Mode::Adaptive.builder().with_port().config(format!("appendonly {aof}"));
         let server = builder.start();
@@ -201,7 +201,7 @@ fn debug_set_active_expire_is_obeyed() {
         client.ok("DEBUG SET-ACTIVE-EXPIRE 1");
         wait_until("all keys expire", || client.integer("MIDI.DBSIZE") == 0);
 
-        // Who may not, and what the host does not do, changes nothing.
+        // A client without the right changes nothing, nor does a command that the host refuses.
         client.ok("ACL SETUSER weak on nopass ~* +@all -debug");
         let mut weak = server.client();
         weak.ok("AUTH weak x");

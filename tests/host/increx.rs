@@ -245,7 +245,7 @@ fn events_are_those_of_the_change_and_of_the_expiry() {
 }
 
 #[test]
-fn what_increx_did_survives_a_kill() {
+fn increx_survives_a_kill() {
     for mode in Mode::ALL {
         let builder = mode.builder().with_port().config("appendonly yes");
         let mut server = builder.config("appendfsync always").start();

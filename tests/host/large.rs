@@ -225,7 +225,7 @@ fn readers_of_large_values_may_vanish() {
 /// The host and midi store the same argument in one buffer. The host may change its own value, and
 /// midi's must not change.
 #[test]
-fn what_the_host_does_to_its_strings_does_not_reach_midis() {
+fn changes_of_the_hosts_strings_do_not_reach_midis() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         let big = value(b'h', 100_000);

@@ -19,7 +19,7 @@ fn limits_are_kept_and_named() {
             (format!("*{}", "p".repeat(10)), "k".repeat(21), "v".repeat(31));
         for line in ["MIDI.KEYS #", "MIDI.SCAN 0 MATCH #", "MIDI.IMPORT #", "MIDI.EXPORT #"] {
             refused(&mut client, &line.replace('#', &pattern), "midi.max-pattern-bytes 10");
-            // What is in front of the first star or class costs no more than a key has bytes.
+            // The bytes in front of the first star or class cost no more than a key has bytes.
             for fine in [&pattern[..10], &"p".repeat(300), &format!("{}[p]*", "?".repeat(300))] {
                 assert!(!client.run(&line.replace('#', fine)).is_error(), "{line} {fine}");
             }

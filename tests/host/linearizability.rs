@@ -34,7 +34,7 @@ fn rounds() -> usize {
     text.map_or(25, |text| text.parse().expect("MIDI_LINEARIZABILITY_ROUNDS"))
 }
 
-/// What one client does next: commands that are sent together.
+/// The next step of one client: commands that are sent together.
 type Plan<'a> = dyn Fn(&mut Random, u64) -> Vec<Unit> + Sync + 'a;
 
 /// Commands that take effect together: one, or those between MULTI and EXEC.

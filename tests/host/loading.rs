@@ -109,7 +109,7 @@ fn reads_go_on_while_the_host_saves() {
     }
 }
 
-/// What had to wait for the save is done afterwards, and is not in the file.
+/// Commands that had to wait for the save run afterwards, and are not in the file.
 #[test]
 fn the_file_has_nothing_written_during_the_save() {
     let mut server = Mode::Adaptive.builder().with_port().start();

@@ -14,7 +14,7 @@ const FAR: usize = 8 * (LARGE - 1);
 /// The most that a short command may log.
 const LITTLE: u64 = 1000;
 
-/// What the server has logged: the bytes of its file, and those of its stream.
+/// The log of a server: the bytes of its file, and those of its stream.
 fn logged(server: &Server) -> [u64; 2] {
     let mut client = server.client();
     wait_until_written(&mut client);
@@ -278,7 +278,7 @@ fn a_transaction_that_logs_too_much_is_told_so() {
     survives(&mut server, "refused commands");
 }
 
-/// What is logged as a command is replayed where the host does not have that any more.
+/// A command in the log is replayed although the host does not have it any more.
 #[test]
 fn a_disabled_command_is_replayed() {
     let mut server = builder(Mode::Adaptive).start();

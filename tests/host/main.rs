@@ -1,4 +1,5 @@
-//! What the host door promises: MIDI.* commands on the port of a real server. One file per promise.
+//! The promises of the host door: MIDI.* commands on the port of a real server. One file per
+//! promise.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -36,7 +36,7 @@ fn every_value_moves_with_its_expiry() {
 }
 
 #[test]
-fn what_does_not_enter_stays() {
+fn keys_that_are_not_copied_stay() {
     in_both_ways(|client, Way { copy, from, to }| {
         for key in ["a", "b", "c"] {
             client.ok(&format!("{from}SET {key} new"));
@@ -107,7 +107,7 @@ fn a_move_is_one_transaction_of_the_log() {
     }
 }
 
-/// What an EXEC does before and after it moves a key belongs together, too.
+/// An EXEC's changes before and after it moves a key belong together, too.
 #[test]
 fn moves_in_transactions_of_the_port() {
     for mode in Mode::ALL {
@@ -203,7 +203,7 @@ fn rights_are_kept() {
     });
 }
 
-/// What the host refuses to do with a key leaves it as it was.
+/// A key stays as it was where the host refuses to move it.
 #[test]
 fn a_refused_move_changes_nothing() {
     for (Way { copy, from, to }, renamed, how) in

@@ -23,7 +23,7 @@ const TOGETHER: usize = 12;
 const COUNT: &str = "local is_native = redis.call('EXISTS', KEYS[1]) == 1 \
     return redis.call(is_native and 'INCR' or 'MIDI.INCR', KEYS[1])";
 
-/// What a key has at least, and at most.
+/// The least and the most that a key may have.
 #[derive(Clone, Copy, Debug, Default)]
 struct Range {
     least: u64,

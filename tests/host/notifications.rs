@@ -201,7 +201,7 @@ fn expired_keys() {
     });
 }
 
-/// What jobs and copies do to single keys.
+/// Notifications of jobs and copies that change single keys.
 #[test]
 fn jobs_and_copies() {
     in_all_modes(|mode, server| {
@@ -316,7 +316,7 @@ fn client_side_caching() {
     in_all_modes(check_tracking);
 }
 
-/// What two caching clients are notified of, step by step, when the first and a third make changes.
+/// Two caching clients are notified, step by step, when the first and a third make changes.
 fn heard(server: &Server, options: &str, prefix: &str) -> Vec<[Vec<String>; 2]> {
     let (mut first, mut second) = (server.client().resp3(), server.client().resp3());
     let mut third = server.client();

@@ -163,7 +163,7 @@ fn wrong_subcommands_are_refused_in_redis_words() {
 }
 
 #[test]
-fn what_is_not_tracked_is_said() {
+fn idle_times_are_not_tracked_and_the_error_says_so() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         client.ok("MIDI.SET k v");

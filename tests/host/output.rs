@@ -45,7 +45,7 @@ fn try_run(server: &Server, line: &str) -> Option<Value> {
 }
 
 #[test]
-fn what_is_more_than_may_wait_is_not_made() {
+fn replies_beyond_the_output_limit_are_not_made() {
     for mode in [Mode::Adaptive, Mode::Pool] {
         let server = server(mode, "normal 10mb 0 0");
         let mut other = server.client();
@@ -79,7 +79,7 @@ fn what_is_more_than_may_wait_is_not_made() {
     }
 }
 
-/// Whatever clients of other classes may get.
+/// Other classes of clients may have other limits.
 #[test]
 fn a_value_is_not_copied_for_a_client_that_may_not_have_it() {
     for mode in [Mode::Adaptive, Mode::Pool] {

@@ -28,7 +28,7 @@ pub fn fill(client: &mut Client) {
 /// Database, name, value, expiry, encoding.
 type Entry = (u32, Vec<u8>, Value, i64, Value);
 
-/// What the keyspace holds: name, value, expiry, encoding, by database.
+/// The content of the keyspace: name, value, expiry, encoding, by database.
 pub fn contents(client: &mut Client) -> Vec<Entry> {
     let mut all = Vec::new();
     for db in 0..16 {
@@ -231,8 +231,8 @@ fn flushall_with_save_points() {
     assert_eq!(contents(&mut server.client()), []);
 }
 
-/// What is due is saved and loaded (a clock that is wrong for a moment costs no key), hidden from
-/// the start, and removed.
+/// Due keys are saved and loaded (a clock that is wrong for a moment costs no key), hidden from the
+/// start, and removed.
 #[test]
 fn expired_keys() {
     let mut server = Mode::Adaptive.server();

@@ -6,7 +6,7 @@ use crate::common::{
     Client, Mode, Random, Server, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols,
 };
 
-/// What both keyspaces hold under a few names, in a few databases.
+/// The values of both keyspaces under a few names, in a few databases.
 fn push_look(twin: &mut Twin) {
     for db in ["3", "1", "0"] {
         twin.client().ok(&format!("SELECT {db}"));

@@ -222,7 +222,7 @@ fn the_link_is_cut_without_config_or_client() {
 /// In a cluster there is no REPLICAOF.
 #[test]
 fn a_cluster_does_not_promote_it() {
-    // What the workers write is told of in texts, which have a version.
+    // The workers' writes are logged in texts, which have a version.
     let pool = Mode::Pool.builder().config("cluster-enabled yes");
     let builder = || pool.clone().config("cluster-node-timeout 500");
     let (master, replica) = (builder().start(), builder().start());

@@ -29,7 +29,7 @@ fn write(client: &mut Client, door: Door, numbers: impl Iterator<Item = i64>) {
     }
 }
 
-/// What a replica shows of a key that its master has, and that its clock may say is over.
+/// A replica's view of a key that its master has, and that has expired by the replica's clock.
 fn shows(replica: &Server, value: Value) {
     for mut client in [replica.client(), replica.midi_client()] {
         wait_until("it shows so", || client.run("MIDI.GET later:1") == value);

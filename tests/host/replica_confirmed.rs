@@ -140,7 +140,7 @@ impl Record<'_> {
         wait_until("more commands are answered", || self.len() >= wanted);
     }
 
-    /// What is there at the end must fit, too.
+    /// The values at the end must fit, too.
     fn look(&self) {
         let mut client = self.pair.master().client();
         for number in 0..KEYS {

@@ -1,5 +1,5 @@
-//! The promise: a replica answers reads of midi's keys through every door, and no writes. What its
-//! master may have changed without its knowledge it does not answer at all.
+//! The promise: a replica answers reads of midi's keys through every door, and no writes. It does
+//! not answer at all for keys that its master may have changed without its knowledge.
 
 use std::thread;
 use std::time::Duration;
@@ -248,7 +248,7 @@ fn a_restarted_replica_goes_on_from_its_file() {
     assert_eq!(digest(&replica.server), digest(&master.server));
 }
 
-/// What it had written after the promotion is gone, as with the host's own keys.
+/// Its writes after the promotion are gone, as with the host's own keys.
 #[test]
 fn an_old_master_gets_the_keys_of_the_new_one() {
     let old = master();
@@ -322,7 +322,7 @@ fn a_newer_stream_is_refused_with_one_line() {
 }
 
 #[test]
-fn who_does_not_follow_serves_as_a_master() {
+fn a_replica_that_stopped_following_serves_as_a_master() {
     let master = master();
     let link = Link::to(master.number_of_host());
     let replica = replica(Mode::Adaptive, link.port());

@@ -13,7 +13,7 @@ use crate::common::replicas::{
 use crate::common::witness::{at_both_doors, beside_pair, check_pair};
 use crate::common::{Builder, Client, Mode, Value, encoded, wait_until, words};
 
-/// What is undone stands in for a full sync: there is none but the first.
+/// Undone writes stand in for a full sync: there is none but the first.
 fn fail_over_under_load(builder: &Builder) {
     let pair = Pair::start(builder);
     let mut witnesses = at_both_doors(6);
@@ -124,7 +124,7 @@ fn all_are_unblocked(writers: Vec<Client>) {
     for mut writer in writers {
         let mut reply = writer.read();
         while matches!(reply, Value::Simple(_)) {
-            // What MULTI has answered was not a write.
+            // MULTI's answer was not to a write.
             reply = writer.read();
         }
         if matches!(reply, Value::Array(_)) {
@@ -187,7 +187,7 @@ fn a_demoted_master_takes_back_what_no_replica_has() {
     }
 }
 
-/// What was seen before a FAILOVER stays, also on a master that gives the failover up.
+/// Values that were seen before a FAILOVER stay, also on a master that gives the failover up.
 #[test]
 fn a_forced_failover_that_is_given_up() {
     let pair = pair_with_keys(&builder(Mode::Adaptive));
@@ -224,9 +224,9 @@ fn a_forced_failover_that_is_given_up() {
     pair.must_become_equal("the replica is back");
 }
 
-/// Who saw what is undone learns that it has changed, and the master goes on.
+/// Clients that saw undone writes learn that the keys have changed, and the master goes on.
 #[test]
-fn who_saw_what_is_undone_learns_of_it() {
+fn clients_that_saw_undone_writes_learn_of_it() {
     let pair = pair_with_keys(&with_calls(builder(Mode::Adaptive)));
     let master = pair.master();
     let mut client = master.client();

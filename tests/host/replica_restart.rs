@@ -62,7 +62,7 @@ fn a_replica_that_restarts_resumes() {
     witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "at the replica"));
 }
 
-/// SHUTDOWN waits for a slow replica. What the ports write meanwhile is neither in the RDB nor
+/// SHUTDOWN waits for a slow replica. Writes of the ports meanwhile are neither in the RDB nor
 /// acknowledged, so the replica resumes, and both have the same.
 #[test]
 fn a_master_that_restarts_has_what_its_replica_has() {

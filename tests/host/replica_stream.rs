@@ -1,5 +1,5 @@
 //! The promise: a replica that serves reads shows what belongs together at once; and whatever
-//! commands its master ran, it ends with the same. What it cannot follow it does not serve.
+//! commands its master ran, it ends with the same. It serves no state that it cannot follow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -213,7 +213,7 @@ fn a_newer_masters_records_are_not_skipped() {
     wait_until("full syncs", || full_syncs(&[&master]) == 3);
     must_become_equal(&[&master, &replica, &sub_replica], "after a full sync");
     assert!(!refuses(&replica));
-    // Who promotes it takes what it has.
+    // A promotion takes the keys that it has.
     third.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n3");
     port.ok("SET a lost");
     wait_until("it does not follow", || refuses(&replica));

@@ -159,8 +159,8 @@ fn replicas_that_come_and_go() {
     }
 }
 
-/// What a stopped replica has not confirmed, WAIT does not count, whatever the command waited for
-/// before: a shard, the main thread, a job.
+/// WAIT does not count writes that a stopped replica has not confirmed, whatever the command waited
+/// for before: a shard, the main thread, a job.
 #[test]
 fn wait_counts_what_a_replica_has() {
     for mode in Mode::ALL {

@@ -1,5 +1,5 @@
 //! The promise: WAIT on midi's port counts the replicas that have what the connection wrote, and
-//! answers in the host's words. What it has confirmed survives the master.
+//! answers in the host's words. Writes that it has confirmed survive the master.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const WRITES: [&[&str]; 9] = [
     &["FLUSHALL"],
 ];
 
-/// What a stopped replica has not confirmed is not counted, whatever has run it. The same
+/// Writes that a stopped replica has not confirmed are not counted, whatever has run them. The same
 /// connection, and one that has WAIT behind its write in a pipeline.
 #[test]
 fn it_counts_what_a_replica_has() {
@@ -74,8 +74,8 @@ fn it_counts_what_a_replica_has() {
     }
 }
 
-/// Who has written nothing has nothing to wait for; and a replica that is stopped has what was
-/// written before.
+/// A client that has written nothing has nothing to wait for; and a replica that is stopped has
+/// what was written before.
 #[test]
 fn it_waits_for_no_more_than_was_written() {
     let (pair, mut client) = pair(Mode::Adaptive);
@@ -189,7 +189,7 @@ fn a_pipeline_goes_on_behind_it() {
 /// Clients that have left, or were killed, wait no longer. One that only sends no more gets its
 /// reply.
 #[test]
-fn who_leaves_waits_no_longer() {
+fn a_client_that_leaves_waits_no_longer() {
     let (pair, mut client) = pair(Mode::Adaptive);
     let master = pair.master();
     let _stopped = Stopped::stop(pair.replica());
@@ -247,10 +247,10 @@ fn a_demotion_ends_it() {
     }
 }
 
-/// What was written before the server was a replica may be lost, whatever the stream says in which
-/// it is a master again.
+/// Writes from before the server was a replica may be lost, whatever the stream says in which it is
+/// a master again.
 #[test]
-fn what_was_written_before_a_demotion_is_not_confirmed() {
+fn writes_before_a_demotion_are_not_confirmed() {
     let (pair, mut client) = pair(Mode::Adaptive);
     let mut other = confirmed(&pair);
     pair.fail_over();
@@ -457,7 +457,7 @@ fn a_replica_that_comes_later_counts() {
 /// Witnesses at the port, whose master is killed: the replica that takes its place has all that
 /// WAIT has confirmed.
 #[test]
-fn what_it_confirmed_survives_the_master() {
+fn confirmed_writes_survive_the_master() {
     for (mode, always) in
         Mode::ALL.into_iter().map(|mode| (mode, false)).chain([(Mode::Adaptive, true)])
     {
@@ -469,7 +469,7 @@ fn what_it_confirmed_survives_the_master() {
             .collect();
         beside_pair(&pair, &mut witnesses, |answers| {
             answers.wait_for(200);
-            // What the master writes from here on is lost, and not confirmed.
+            // The master's writes from here on are lost, and not confirmed.
             link.swallow();
             answers.wait_for_unconfirmed(6);
             kill(pair.master());
@@ -491,7 +491,7 @@ fn what_it_confirmed_survives_the_master() {
 
 /// The same over failovers that are forced, with the host's door and the port together.
 #[test]
-fn what_it_confirmed_survives_a_forced_failover() {
+fn confirmed_writes_survive_a_forced_failover() {
     let (pair, link) = Pair::start_linked(&builder(Mode::Adaptive));
     let mut witnesses: Vec<Witness> =
         (0..6).map(|n| Witness::new([Door::Port, Door::Host][n % 2], n).confirming()).collect();

@@ -20,7 +20,7 @@ pub fn wait_for_link(replica: &Server) {
     });
 }
 
-/// What MIDI.KEYSPACEDIGEST says of all databases.
+/// MIDI.KEYSPACEDIGEST of all databases.
 pub fn digest(server: &Server) -> String {
     server.client().run("MIDI.KEYSPACEDIGEST").text()
 }
@@ -195,8 +195,8 @@ fn section_id(version: u64) -> [u8; 8] {
     (name << 10 | version).to_be_bytes()
 }
 
-/// What a master may send that is refused, and what the log says then: what it sends, what comes
-/// in its place, the log.
+/// Texts of a master that are refused, and the words of the log: what it sends, what comes in its
+/// place, the log.
 fn bad_sections() -> [(Vec<u8>, Vec<u8>, &'static str); 2] {
     [
         (section_id(1).to_vec(), section_id(2).to_vec(), "not loaded: written by a newer midi"),
@@ -340,7 +340,8 @@ fn after_a_failover_the_old_master_gets_the_new_ones_keys() {
     assert_eq!(digest(&old), digest(&new));
 }
 
-/// Which hosts read whose RDB, by the versions that the hosts give them: a section travels with it.
+/// Hosts that read each other's RDB, by the versions that the hosts give them: a section travels
+/// with it.
 const READERS: [(&str, &[&str]); 5] = [
     ("redis-7.0", &["redis-8.0", "redis-8.6", "valkey-8.1", "valkey-9.1"]),
     ("valkey-8.1", &["redis-8.0", "redis-8.6", "valkey-9.1"]),

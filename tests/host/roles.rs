@@ -176,7 +176,7 @@ fn a_replica_that_comes_gets_what_a_running_populate_writes() {
     }
 }
 
-/// What EXPORT writes, alone or in a unit, reaches a replica's own keyspace.
+/// Keys that EXPORT writes, alone or in a unit, reach a replica's own keyspace.
 #[test]
 fn export_is_replicated() {
     in_all_modes(|mode, server| {

@@ -113,8 +113,7 @@ fn none_are_left_after_a_save() {
     });
 }
 
-/// The host keeps its replication backlog for an hour. What midi writes is in that, and counted
-/// once.
+/// The host keeps its replication backlog for an hour. midi's writes are in that, and counted once.
 #[test]
 fn with_a_backlog_that_nobody_reads() {
     let server = Mode::Adaptive.builder().with_port().config("save 3600 1000000").start();
@@ -137,7 +136,7 @@ fn with_a_backlog_that_nobody_reads() {
     assert!(offset(&mut host) > before);
 }
 
-/// What is logged is one change for the host, whatever is in it. The rest of what is in it takes
+/// A logged text is one change for the host, whatever is in it. The rest of what is in it takes
 /// time to count, so no more of it is counted than a save point waits for.
 #[test]
 fn with_an_aof_no_more_than_are_waited_for() {
@@ -182,7 +181,7 @@ fn check_saved(mut server: Server) {
 
 /// Stock servers count nothing when a DEBUG command loads what they have, and from 0 after LOADAOF.
 #[test]
-fn what_debug_loads_counts_no_changes() {
+fn keys_that_debug_loads_count_as_no_changes() {
     for mode in Mode::ALL {
         let builder = mode.builder().with_port().config("appendonly yes").config("save 900 5000");
         let server = builder.start();

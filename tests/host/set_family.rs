@@ -29,7 +29,7 @@ const NUMBERS: &[&str] = &[
     "1000\0",
 ];
 
-/// What the key may hold before.
+/// The values that the key may hold before.
 const BEFORE: [&str; 5] =
     ["DEL k", "SET k old", "SET k old EX 500", "SET k old PXAT 1", "SET k 12345"];
 

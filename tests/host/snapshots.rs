@@ -105,7 +105,7 @@ fn flushes_that_save() {
     }
 }
 
-/// What the server saves as it ends has everything that it has ever acknowledged.
+/// The server's last save has everything that it has ever acknowledged.
 fn check_end(mode: Mode, save_points: &str, end: impl Fn(&Server, &mut Client)) {
     println!("{mode:?}");
     let load = Load::that_may_fail();

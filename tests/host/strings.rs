@@ -89,7 +89,7 @@ fn set_options() -> Vec<Vec<String>> {
     lines.iter().map(|line: &String| line.split(' ').map(str::to_owned).collect()).collect()
 }
 
-/// What the key may hold before.
+/// The values that the key may hold before.
 const BEFORE: [&str; 3] = ["DEL k", "SET k old", "SET k old EX 500"];
 
 fn set_with(twin: &mut Twin, options: &[&Vec<String>]) {

@@ -146,9 +146,9 @@ fn pauses_do_not_break_units() {
     });
 }
 
-/// Single writes from many pipelines. What a unit reads twice must not change.
+/// Single writes from many pipelines. A key that a unit reads twice must not change.
 #[test]
-fn what_a_unit_has_read_does_not_change() {
+fn keys_that_a_unit_has_read_do_not_change() {
     in_all_crowded_modes(|_, server| {
         let write = |client: &mut Client, random: &mut Random| {
             let commands: Vec<_> = (0..30)

@@ -326,7 +326,7 @@ fn no_update_is_lost() {
 
 /// A lock that plain writes break: the transaction reads the watched value or does not run.
 #[test]
-fn what_was_watched_is_what_exec_finds() {
+fn exec_finds_the_watched_keys_as_they_were() {
     for mode in Mode::ALL {
         let server = mode.builder().load("shards 2").start();
         server.client().ok("MIDI.SET guard 0");

@@ -261,7 +261,7 @@ fn a_replica_is_read_only() {
     });
 }
 
-/// What EXPORT writes is the host's, and survives as the host's data does.
+/// Keys that EXPORT writes are the host's, and survive as the host's data does.
 #[test]
 fn exported_keys_are_in_the_aof() {
     in_all_modes(|_, server| {

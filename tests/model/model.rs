@@ -1,4 +1,4 @@
-//! What Redis would answer: a plain map that follows its t_string.c, bitops.c, expire.c and db.c.
+//! Redis's answers, from a plain map that follows its t_string.c, bitops.c, expire.c and db.c.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,8 +45,8 @@ pub fn error(text: &str) -> Vec<Said> {
 /// One database of the model: values, and when they expire.
 pub type Database = BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>;
 
-/// What Redis would hold. Keys that are due stay until a command reads them, as in Redis; only
-/// DBSIZE shows that.
+/// The keys that Redis would hold. Keys that are due stay until a command reads them, as in Redis;
+/// only DBSIZE shows that.
 #[derive(Default)]
 pub struct Model {
     pub dbs: [Database; DATABASES as usize],

@@ -1,4 +1,4 @@
-//! What the modules for midi's tests begin with.
+//! The beginning of the modules for midi's tests.
 
 use std::ffi::{CStr, c_int};
 

@@ -276,7 +276,7 @@ fn is_closed(client: &mut Client) {
 }
 
 #[test]
-fn who_is_deleted_is_sent_away() {
+fn connections_of_a_deleted_user_are_closed() {
     let ported = ported();
     let mut admin = ported.host();
     for user in ["u", "v", "w"] {
@@ -298,7 +298,7 @@ fn who_is_deleted_is_sent_away() {
 
 /// Hosts before 7.2 do not report whose EXEC runs, so it might be one that replaces a user.
 #[test]
-fn who_is_changed_stays_whatever_was_deleted_before() {
+fn connections_of_a_changed_user_stay_whatever_was_deleted_before() {
     let ported = ported();
     let mut admin = ported.host();
     for user in ["gone", "u"] {
@@ -322,7 +322,7 @@ fn who_is_changed_stays_whatever_was_deleted_before() {
 /// As on the host, a user that is deleted and created again has to log in again, even if nothing
 /// about it has changed.
 #[test]
-fn who_is_made_anew_is_another() {
+fn a_user_made_anew_is_another() {
     let ported = ported();
     let mut admin = ported.host();
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -390,7 +390,7 @@ fn acl_load_is_seen() {
 /// A client that connects before the host serves its own clients is not refused for lack of a
 /// password.
 #[test]
-fn who_comes_early_is_let_in() {
+fn clients_that_come_early_are_let_in() {
     let mut ported = ported();
     let (number, stop) = (ported.number(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -468,7 +468,7 @@ fn refusals_reach_the_hosts_list() {
     assert_eq!(entries, wanted);
 }
 
-/// What a user may do at the port is what it may do at the host, whatever the rules.
+/// A user has the same rights at the port as at the host, whatever the rules.
 #[test]
 fn random_rules_are_judged_as_by_the_host() {
     let ported = ported();

@@ -241,7 +241,7 @@ fn connections_have_names_and_numbers() {
         let fields: HashMap<&str, &str> =
             info.split_whitespace().filter_map(|field| field.split_once('=')).collect();
         assert_eq!((fields["id"], fields["name"]), (&*id.to_string(), "tester"));
-        // What the library sent about itself when it connected.
+        // The library sent these about itself when it connected.
         assert_eq!(fields["lib-name"], "redis-rs", "{info}");
         let list: String = redis::cmd("CLIENT").arg("LIST").query(redis).unwrap();
         assert!(list.lines().any(|line| line.starts_with(&format!("id={id} "))), "{list}");

@@ -119,7 +119,7 @@ fn commands_keep_to_the_databases_of_their_user() {
     }
 }
 
-/// What is denied next is what the rules deny then.
+/// The rules that hold when a command comes deny it.
 #[test]
 fn rules_on_databases_hold_from_the_next_command_on() {
     let Some(ported) = start() else { return };
@@ -171,7 +171,7 @@ fn a_transaction_is_judged_in_the_database_that_it_selects() {
     }
 }
 
-/// What touches no data is not about databases.
+/// Rules on databases do not concern commands that touch no data.
 #[test]
 fn commands_without_data_need_no_database() {
     let Some(ported) = start() else { return };

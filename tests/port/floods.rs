@@ -19,7 +19,7 @@ fn transaction(command: &str, times: usize) -> Vec<u8> {
     format!("MULTI\r\n{}EXEC\r\n", format!("{command}\r\n").repeat(times)).into_bytes()
 }
 
-/// What EXEC answers to this many commands.
+/// EXEC's answer to this many commands.
 #[track_caller]
 fn executed(client: &mut Client, times: usize) -> Vec<Value> {
     assert_eq!(client.read(), Value::ok());
@@ -93,7 +93,7 @@ fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
 }
 
 #[test]
-fn who_has_not_logged_in_takes_no_memory() {
+fn clients_that_have_not_logged_in_take_no_memory() {
     let ported = narrow(Mode::Adaptive.builder());
     ported.host().ok("CONFIG SET requirepass secret");
     let before = peak(&ported.server);
@@ -113,7 +113,7 @@ fn who_has_not_logged_in_takes_no_memory() {
 }
 
 #[test]
-fn who_leaves_during_a_pause_leaves_their_place_and_their_commands() {
+fn a_client_that_leaves_during_a_pause_leaves_its_place_and_its_commands() {
     let ported = narrow(Mode::Adaptive.builder().load("maxclients 20"));
     let (mut host, mut reader) = (ported.host(), ported.client());
     host.ok("CLIENT PAUSE 1000000 WRITE");
@@ -143,7 +143,7 @@ fn who_leaves_during_a_pause_leaves_their_place_and_their_commands() {
 }
 
 #[test]
-fn who_leaves_while_a_script_holds_their_shard_leaves_their_place_and_their_commands() {
+fn a_client_that_leaves_while_a_script_holds_its_shard_leaves_its_place_and_its_commands() {
     let ported = narrow(Mode::Adaptive.builder().load("shards 1").config("lua-time-limit 10"));
     let (mut host, mut probe, mut reader) = (ported.host(), ported.client(), ported.client());
     reader.ok("SET held 1");

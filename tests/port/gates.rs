@@ -76,7 +76,7 @@ fn a_replica_is_read_only_and_perhaps_stale() {
     host.ok("REPLICAOF NO ONE");
 }
 
-/// What EXEC answers to these commands if the gate was closed after they were queued.
+/// EXEC's answer to these commands if the gate was closed after they were queued.
 fn exec_behind(
     client: &mut Client,
     host: &mut Client,
@@ -95,7 +95,7 @@ fn exec_behind(
 
 /// EXEC is refused as any of its commands would be.
 #[test]
-fn what_was_queued_before_a_gate_closed_is_refused_as_a_whole() {
+fn a_transaction_queued_before_a_gate_closed_is_refused_as_a_whole() {
     const GATES: [(&[&str], &[&str]); 4] = [
         (
             &["CONFIG SET replica-serve-stale-data no", "REPLICAOF 127.0.0.1 1"],

@@ -27,7 +27,7 @@ fn is_unknown(client: &mut Client, line: &str) {
 }
 
 #[test]
-fn what_is_renamed_to_nothing_is_unknown() {
+fn a_command_renamed_to_nothing_is_unknown() {
     let ported = hardened();
     let (mut client, mut host) = (ported.client(), ported.host());
     client.ok("SET k v");
@@ -76,7 +76,7 @@ fn between_multi_and_exec_it_spoils_the_transaction() {
 }
 
 #[test]
-fn what_has_another_name_keeps_its_own_on_the_port() {
+fn a_renamed_command_keeps_its_name_on_the_port() {
     let ported = hardened();
     let mut client = ported.client();
     for line in ["FLUSHDB", "MIDI.FLUSHDB"] {
@@ -100,7 +100,7 @@ fn what_has_another_name_keeps_its_own_on_the_port() {
 
 /// A command that this host never had (DELEX, for example, on most) is midi's own.
 #[test]
-fn what_the_host_never_had_is_there() {
+fn commands_that_the_host_never_had_are_there() {
     let ported = hardened();
     let mut client = ported.client();
     client.ok("SET k v");
@@ -146,7 +146,8 @@ fn without_config_the_port_says_what_it_does_not_know() {
     assert_eq!(client.run("CONFIG GET maxclients"), Value::Array(vec![]));
 }
 
-/// What the server does not report is taken for what is strictest, or the server is asked to judge.
+/// midi takes a setting that the server does not report for the strictest, or asks the server to
+/// judge.
 #[test]
 fn without_config_the_port_lets_nothing_through_that_the_server_would_not() {
     let builder = Builder::new().config("rename-command CONFIG \"\"").config("hz 100");

@@ -67,7 +67,7 @@ fn a_busy_main_thread_delays_those_that_write_only() {
 }
 
 #[test]
-fn what_was_answered_is_there_after_a_crash() {
+fn answered_writes_are_there_after_a_crash() {
     let mut server = start();
     let mut clients: Vec<Client> = (0..4).map(|_| server.midi_client()).collect();
     let mut counted = 0;

@@ -1,4 +1,4 @@
-//! What midi's own port promises, in a real server. One file per promise.
+//! The promises of midi's own port, in a real server. One file per promise.
 
 #[path = "../common/mod.rs"]
 mod common;

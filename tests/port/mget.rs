@@ -157,7 +157,7 @@ fn keys_that_expire_together_are_there_together() {
 }
 
 #[test]
-fn who_leaves_ends_their_mget() {
+fn a_client_that_leaves_ends_its_mget() {
     let ported = narrow(Mode::Adaptive.builder());
     let keys = keys(300);
     fill(&mut ported.client(), "", &keys, MEGABYTE);
@@ -185,7 +185,7 @@ fn who_leaves_ends_their_mget() {
 }
 
 #[test]
-fn what_may_not_wait_for_a_client_is_not_copied() {
+fn values_beyond_the_output_limit_are_not_copied() {
     let ported = narrow(Mode::Adaptive.builder().load("output-buffer-hard-limit 10485760"));
     let keys = keys(300);
     fill(&mut ported.client(), "", &keys, MEGABYTE);

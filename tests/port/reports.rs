@@ -278,7 +278,7 @@ fn import_and_export_through_the_port() {
         assert_eq!(some.run("IMPORT * REPLACE"), refusal);
         assert_eq!(some.run("EXPORT own:*"), refusal);
         assert_eq!(some.run("IMPORT host:1* REPLACE"), Value::integers(&[111, 0, 0]));
-        // What the host would refuse its own clients.
+        // The host would refuse these to its own clients.
         assert_eq!(client.run("HELLO").map()["role"].text(), "master");
         host.ok("REPLICAOF 127.0.0.1 1");
         client.ok("SELECT 0");

@@ -178,7 +178,7 @@ fn every_row_is_to_be_had_by_those_who_may() {
         let parts: Vec<(String, String)> =
             parts.into_iter().map(|part| (part.clone(), kept_rules(&mut admin, &part))).collect();
         let (mut host, mut port) = (ported.host_of(&user), ported.client_of(&user));
-        // What only the host's door has is for no client.
+        // A command of the host's door alone is for no client.
         for row in host_commands().filter(|row| row.doors != Doors::Host) {
             let name = format!("midi.{}", row.name);
             let (mut at_port, mut at_host, mut twin) = (false, false, false);
@@ -235,7 +235,7 @@ fn is_known_exception(row: &Command, sets: &[&str], knows_categories: bool) -> b
 
 /// On Redis 7.0 midi remembers a client's rights as long as its user is the same.
 #[test]
-fn who_is_another_user_has_other_rights() {
+fn another_user_has_other_rights() {
     for mode in Mode::ALL {
         let ported = Ported::start(mode.builder());
         let mut admin = ported.host();
@@ -365,7 +365,7 @@ fn subcommands_have_the_rights_of_native_ones() {
         }
     }
     assert!(refused > 10, "{refused}");
-    // Who names the command means all of it.
+    // The name of a command means all its subcommands.
     admin.ok("ACL SETUSER u reset on >u ~* -@all +midi.object");
     for mut client in [ported.host_of("u"), ported.client_of("u")] {
         assert!(!is_refused(&mut client, "MIDI.OBJECT", &["FREQ", "k"]));
@@ -432,8 +432,8 @@ fn rights_come_between_arity_and_syntax() {
     }
 }
 
-/// What kind of a reply it is: no error, a wrong number of arguments, no rights to the command or
-/// the keys, or another error.
+/// The kind of a reply: no error, a wrong number of arguments, no rights to the command or the
+/// keys, or another error.
 fn beginning(reply: &Value) -> &'static str {
     let text = if reply.is_error() { reply.text() } else { String::new() };
     // Newer hosts say the same in other words.

@@ -45,7 +45,8 @@ fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
     }
 }
 
-/// What each server reports of itself in HELLO. On Valkey midi's port names a compatible Redis.
+/// The names and versions that the servers report in HELLO. On Valkey midi's port names a
+/// compatible Redis.
 fn greeting_of_its_own() -> &'static [&'static str] {
     if host().valkey { &["server", "version", "id", "modules"] } else { &["id", "modules"] }
 }
@@ -414,7 +415,7 @@ fn replies_are_those_of_redis() {
     }
 }
 
-/// What Redis 7.2 and 7.4 added, in their words.
+/// The additions of Redis 7.2 and 7.4, in their words.
 #[test]
 fn newer_subcommands_are_answered_as_newer_servers_do() {
     let ported = ported();

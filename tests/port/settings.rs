@@ -56,7 +56,7 @@ fn load_arguments_are_taken() {
 }
 
 #[test]
-fn what_is_not_set_is_the_hosts() {
+fn settings_that_are_not_set_are_the_hosts() {
     let server = Builder::new().start();
     are_set(
         &server,

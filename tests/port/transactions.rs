@@ -428,7 +428,7 @@ fn no_update_is_lost_between_the_doors() {
 /// Two clients each write a key if the other's is unchanged: only one may succeed. Watched keys are
 /// also held while a transaction is checked and run.
 #[test]
-fn what_is_watched_and_not_written_counts_as_well() {
+fn watched_keys_that_exec_does_not_write_count_as_well() {
     in_crowded_modes(|ported| {
         let barrier = std::sync::Barrier::new(2);
         let skewed = AtomicU64::new(0);

@@ -6,7 +6,7 @@ use crate::common::port::Ported;
 use crate::common::{Builder, Client, Value, wait_until};
 
 const MIB: usize = 1 << 20;
-/// What each client sends of its value.
+/// The bytes that each client sends of its value.
 const SENT: usize = 9 * MIB;
 const CLIENTS: usize = 12;
 
@@ -27,7 +27,7 @@ fn unfinished(announced: usize) -> Vec<u8> {
     text
 }
 
-/// What the clients' beginnings of commands take, and that it is free again once they have left.
+/// Begun commands take little memory, which is free again once their clients have left.
 fn taken(connect: impl Fn() -> Client, host: &mut Client) -> usize {
     let start = used(host);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();
@@ -51,7 +51,7 @@ fn the_beginning_of_a_command_takes_what_was_sent() {
 
 /// Announcing a length costs a client nothing.
 #[test]
-fn what_is_only_announced_takes_no_more_than_three_times_what_was_sent() {
+fn announced_arguments_take_no_more_than_three_times_the_bytes_sent() {
     let ported = Ported::start(Builder::new().load("threads 2"));
     let (mut host, mut client, mut reader) = (ported.host(), ported.client(), ported.client());
     let start = used(&mut host);

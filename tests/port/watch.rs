@@ -70,7 +70,7 @@ fn every_kind_of_change_is_seen() {
         ("none a k", &["SET k 4"]),
     ];
     for mode in Mode::ALL {
-        // What the host has watched once is remembered.
+        // A name that the host has watched once is remembered.
         let [ported, marked] = [mode.builder(), mode.builder()].map(Ported::start);
         for &(key, lines) in changes {
             let run = |client: &mut Client, prefix: &str| {
@@ -110,7 +110,7 @@ fn every_kind_of_change_is_seen() {
 }
 
 #[test]
-fn what_is_no_change_is_none() {
+fn commands_that_change_no_watched_key_do_not_fail_exec() {
     let harmless: &[(&str, &[&str])] = &[
         ("k", &["GET k", "MGET k a", "SET a 2", "MSET a 2 b 2", "DEL a b none", "INCR b"]),
         ("k", &["SELECT 1", "SET k 2", "DEL k"]),

@@ -18,7 +18,7 @@ const BEGIN: &str = "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo 
                      --test tools docs -->\n";
 const END: &str = "<!-- written by hand from here on; tests/tools/docs.rs runs the examples -->\n";
 
-/// What every page has below its generated part.
+/// The headings that every page has below its generated part.
 const SECTIONS: [&str; 3] = ["## Replies", "## Errors", "## Examples"];
 
 fn folder() -> PathBuf {

@@ -195,7 +195,7 @@ fn redis_cli_looks_around(server: &Server) {
     }
 }
 
-/// What redis-cli does for a user on a terminal, who gets hints while typing.
+/// redis-cli for a user on a terminal, who gets hints while typing.
 #[test]
 fn redis_cli_on_a_terminal() {
     if !have("redis-cli") || !have("script") {

@@ -94,7 +94,7 @@ fn both_ports_are_open_and_told() {
 }
 
 #[test]
-fn what_it_holds_is_kept() {
+fn the_keys_of_make_run_are_kept() {
     if !loads_our_module() {
         return;
     }

@@ -60,7 +60,7 @@ impl Plan {
     };
 }
 
-/// What is compared, and how.
+/// An experiment: the servers that it compares, and how.
 pub struct Experiment {
     /// The section of the goals it belongs to; `EXP=` selects by it.
     pub number: u32,
@@ -68,9 +68,9 @@ pub struct Experiment {
     pub name: &'static str,
     /// A headline.
     pub title: &'static str,
-    /// What it asks, in one sentence.
+    /// Its question, in one sentence.
     pub question: &'static str,
-    /// What it does, for readers of the report.
+    /// Its way, for readers of the report.
     pub about: &'static str,
     /// The meaning of the points of the plots: "pipeline", "load".
     pub points: &'static str,
@@ -110,7 +110,7 @@ pub struct Leg {
     pub on: On,
     /// Commands to the server beforehand.
     pub before: Vec<String>,
-    /// What is measured.
+    /// The measurement.
     pub work: Work,
 }
 

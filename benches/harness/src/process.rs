@@ -1,4 +1,4 @@
-//! What /proc reports about processes, and which processors they may run on.
+//! Reports of /proc about processes, and the processors that they may run on.
 
 use std::fs;
 use std::ops::Sub;
@@ -141,7 +141,7 @@ pub fn own_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What was used between two readings; memory as of the second.
+/// The use between two readings; memory as of the second.
 impl Sub for Usage {
     type Output = Usage;
 

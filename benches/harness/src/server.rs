@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Which processors server and load get.
+/// The processors of server and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cores {
     /// Each has its own half: CPU time per command does not depend on the other.
@@ -167,7 +167,7 @@ impl Spec {
     }
 }
 
-/// What this machine has to compare.
+/// The servers that this machine has to compare.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     /// `MIDI_REDIS_SERVER`, or redis-server on the path.

@@ -202,7 +202,7 @@ fn a_mix_is_sent_in_turn() {
 }
 
 #[test]
-fn what_is_not_answered_is_counted_and_not_waited_for() {
+fn unanswered_commands_are_counted_and_not_waited_for() {
     let redis = Running::redis();
     let args = "--command BLPOP_nothing_0 --connections 2 --duration 0.1 --drain 0";
     let done = load(&[&redis], args);

@@ -1,4 +1,4 @@
-//! Records: what was done to keys, as the journal writes it for the AOF and for replicas.
+//! Records: what was done to keys, as the log has it for the AOF and for replicas.
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
@@ -7,6 +7,7 @@
 //! Records are unconditional: whether a command does anything was decided before they were made.
 //! Replaying them looks at no clock.
 
+pub mod aof;
 mod apply;
 mod error;
 mod pieces;
@@ -141,7 +142,32 @@ pub enum Record<'a> {
     },
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
+    /// Its first key, if it is about one or two.
+    #[inline]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Record::Set { key, .. }
+            | Record::SetRanges { key, .. }
+            | Record::Restore { key, .. }
+            | Record::Del { key }
+            | Record::PexpireAt { key, .. }
+            | Record::Persist { key }
+            | Record::Append { key, .. }
+            | Record::SetRange { key, .. }
+            | Record::Rename { key, .. }
+            | Record::Copy { key, .. }
+            | Record::Move { key, .. } => Some(key),
+            Record::Select { .. }
+            | Record::Multi
+            | Record::Exec
+            | Record::BitOp { .. }
+            | Record::FlushDb
+            | Record::FlushAll
+            | Record::SwapDb { .. } => None,
+        }
+    }
+
     /// The oldest version of a text that it may stand in.
     #[inline]
     pub fn version(&self) -> u32 {

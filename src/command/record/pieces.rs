@@ -16,6 +16,12 @@ pub enum Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    /// The words of a record that has been written as this text, its name first.
+    pub fn of_record(text: &'a [u8]) -> Self {
+        let head = text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |end| end + 1);
+        Words::Text(&text[head..])
+    }
+
     /// The words.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let (list, mut text) = match self {

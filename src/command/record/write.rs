@@ -10,7 +10,7 @@ const FRAME_BYTES: usize = 128;
 /// [`Record::Multi`] as it is written.
 pub const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 
-/// What a text begins with, but for its version.
+/// The beginning of a text, but for its version.
 const VERSION: &[u8] = b"*2\r\n$7\r\nVERSION\r\n";
 
 /// Appends what a text of records begins with that need this version.
@@ -24,7 +24,8 @@ pub fn is_of_version_1(text: &[u8]) -> bool {
     text.strip_prefix(VERSION).is_some_and(|rest| rest.starts_with(b"$1\r\n1\r\n"))
 }
 
-/// The bulk string with which a text begins, and what is behind it.
+/// The bulk string with which a text begins, and the text behind it.
+#[inline]
 pub(super) fn bulk_at(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"$")?;
     let digits = text.iter().position(|byte| *byte == b'\r')?;
@@ -68,7 +69,7 @@ fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// What stands in an AOF before a MIDI.JOURNAL's text of `len` bytes. A line's end stands behind
+/// The head of a MIDI.JOURNAL in an AOF, before its text of `len` bytes. A line's end stands behind
 /// that.
 pub fn journal_head(len: usize) -> Vec<u8> {
     let mut out = b"*2\r\n$12\r\nMIDI.JOURNAL\r\n".to_vec();
@@ -77,40 +78,11 @@ pub fn journal_head(len: usize) -> Vec<u8> {
 }
 
 /// Whether this is the text of a record with this name, in whatever case, and these arguments.
-pub fn is_text_of<'w>(
-    text: &[u8],
-    name: &str,
-    args: impl ExactSizeIterator<Item = &'w [u8]>,
-) -> bool {
-    let has_all = || {
-        let (word, mut rest) = bulk_of_len(after(text, b'*', args.len() + 1)?, name.len())?;
-        if !word.eq_ignore_ascii_case(name.as_bytes()) {
-            return None;
-        }
-        for arg in args {
-            let (word, next) = bulk_of_len(rest, arg.len())?;
-            if word != arg {
-                return None;
-            }
-            rest = next;
-        }
-        rest.is_empty().then_some(())
-    };
-    has_all().is_some()
-}
-
-/// The bulk string of this length with which a text begins, and what is behind it.
-#[inline]
-fn bulk_of_len(text: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
-    let (word, rest) = after(text, b'$', len)?.split_at_checked(len)?;
-    Some((word, rest.strip_prefix(b"\r\n")?))
-}
-
-/// What is behind the line with this length.
-#[inline]
-fn after(text: &[u8], sign: u8, len: usize) -> Option<&[u8]> {
-    let mut digits = itoa::Buffer::new();
-    text.strip_prefix(&[sign])?.strip_prefix(digits.format(len).as_bytes())?.strip_prefix(b"\r\n")
+pub fn is_text_of<'w>(text: &[u8], name: &str, mut args: impl Iterator<Item = &'w [u8]>) -> bool {
+    let mut words = Words::of_record(text).iter();
+    words.next().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+        && args.all(|arg| words.next() == Some(arg))
+        && words.next().is_none()
 }
 
 impl Record<'_> {

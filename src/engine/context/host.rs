@@ -1,4 +1,4 @@
-//! What the engine and the ports ask of the host.
+//! The questions of the engine and the ports to the host.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub trait Host: Send + Sync {
     /// Whether there is a user of this name that may log in.
     fn is_on(&self, locked: Locked<'_>, user: &[u8]) -> bool;
 
-    /// What a user may do; `None` if there is no such user.
+    /// A user and its rights; `None` if there is no such user.
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User>;
 
     /// A user was refused something, for the host's own log of such cases. Also called when

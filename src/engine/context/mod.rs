@@ -1,5 +1,5 @@
-//! What every part of the engine stands on: its settings, and the ways to other threads, to the
-//! host and to the ports.
+//! The ground of every part of the engine: its settings, and the ways to other threads, to the host
+//! and to the ports.
 
 mod host;
 mod main;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 pub use host::Host;
 pub use main::{ForMain, MainInbox, MainTask};
-pub use outside::{MayLog, Outside, WriteLog};
+pub use outside::{HostLog, Outside};
 pub use port::{
     CertificateName, ClientCertificates, ListenAt, ListenerRow, Port, PortConfig, PortSettings,
     PortTurn, Ports, TlsSettings,
@@ -23,7 +23,7 @@ pub use workers::{JobPart, Message, Workers};
 use super::call::Call;
 use super::jobs::JobDoor;
 use super::request::{Origin, Request};
-use crate::command::{Args, Transcript};
+use crate::command::Transcript;
 use crate::store::Now;
 
 /// The settings, and the ways to other threads, to the host and to the ports.
@@ -113,7 +113,7 @@ impl Context {
         }
     }
 
-    /// The transcript for a request's reply, limited to what may wait for its client.
+    /// The transcript for a request's reply, limited to the bytes that may wait for its client.
     pub(super) fn transcript_for(&self, request: &Request) -> Transcript {
         Transcript::up_to(match &request.origin {
             Origin::Main(client) => client.most_reply(),
@@ -121,17 +121,12 @@ impl Context {
         })
     }
 
-    /// The call of a request, for a worker, which may make a reply of any size.
-    pub fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
+    /// Lends the call of a request, for a worker, which may make a reply of any size.
+    pub fn with_call_of<R>(&self, request: &Request, run: impl FnOnce(&Call<'_>) -> R) -> R {
         let limits = self.settings.limits(usize::MAX);
-        Call {
-            command: request.command,
-            args,
-            db: request.db,
-            now: Now::lazy(self.config.clock).seeing_passed(request.sees_passed),
-            limits: if self.config.safemode { limits } else { limits.alone() },
-            prefix: request.prefix,
-            author: request.author(),
-        }
+        let limits = if self.config.safemode { limits } else { limits.alone() };
+        let now = Now::lazy(self.config.clock).seeing_passed(request.call.sees_passed);
+        let call = &request.call;
+        call.args.with(|args| run(&call.again(args, now, limits, request.author())))
     }
 }

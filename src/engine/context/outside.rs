@@ -7,14 +7,18 @@ use parking_lot::Mutex;
 use super::host::Host;
 use super::port::Ports;
 use crate::command::Transcript;
-use crate::engine::ledger::{Logged, Wrote};
+use crate::engine::ledger::Logged;
 use crate::sync::Locked;
 
-/// Whether the host's log may be written to right now.
-pub type MayLog = fn(Locked<'_>) -> bool;
+/// The host's log, as the holder of the global lock writes to it.
+pub trait HostLog: Send + Sync {
+    /// Whether it may be written to right now.
+    fn may_log(&self, locked: Locked<'_>) -> bool;
 
-/// Writes to the host's log, in the order of the calls.
-pub type WriteLog = Box<dyn Fn(Locked<'_>, Logged<'_>) -> Wrote + Send + Sync>;
+    /// Writes to it, in the order of the calls. False if the host refuses: it logs nothing of what
+    /// is done here.
+    fn write(&self, locked: Locked<'_>, logged: Logged<'_>) -> bool;
+}
 
 /// The host and the ports, as far as they have been set.
 pub struct Outside {
@@ -23,7 +27,7 @@ pub struct Outside {
     /// Asks the host whether midi may write, and how much.
     ask_host: OnceLock<fn(Locked<'_>)>,
     host: OnceLock<Box<dyn Host>>,
-    log: OnceLock<(MayLog, WriteLog)>,
+    log: OnceLock<Box<dyn HostLog>>,
     /// The host's modules, as HELLO lists them.
     modules: Mutex<Arc<Transcript>>,
     ports: OnceLock<Box<dyn Ports>>,
@@ -59,24 +63,23 @@ impl Outside {
     }
 
     /// Sets the host, for main-thread tasks.
-    pub fn meet_host(&self, host: Box<dyn Host>) {
+    pub fn set_host(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
     }
 
-    /// Sets how the holder of the global lock writes to the host's log, and how it asks whether it
-    /// may right now.
-    pub fn on_log(&self, may_log: MayLog, write: WriteLog) {
-        let _ = self.log.set((may_log, write));
+    /// Sets the host's log.
+    pub fn set_log(&self, log: Box<dyn HostLog>) {
+        let _ = self.log.set(log);
     }
 
     /// Whether there is a log of the host's, to which may be written right now.
     pub(in crate::engine) fn may_log(&self, locked: Locked<'_>) -> bool {
-        self.log.get().is_some_and(|(may_log, _)| may_log(locked))
+        self.log.get().is_some_and(|log| log.may_log(locked))
     }
 
-    /// Writes to the host's log. Without a host, all is taken.
-    pub(in crate::engine) fn log(&self, locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
-        self.log.get().map_or(Wrote::Taken, |(_, write)| write(locked, logged))
+    /// Writes to the host's log; false if the host refuses. Without a host, all is taken.
+    pub(in crate::engine) fn log(&self, locked: Locked<'_>, logged: Logged<'_>) -> bool {
+        self.log.get().is_none_or(|log| log.write(locked, logged))
     }
 
     /// The host, once it has been set.
@@ -100,7 +103,7 @@ impl Outside {
     }
 
     /// Sets the ports, for INFO and for a forked child.
-    pub fn meet_ports(&self, ports: Box<dyn Ports>) {
+    pub fn set_ports(&self, ports: Box<dyn Ports>) {
         let _ = self.ports.set(ports);
     }
 

@@ -1,4 +1,4 @@
-//! Ports: what a worker serves beside its shards, as far as the worker must know.
+//! Ports, which a worker serves beside its shards, as far as the worker must know.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub trait Port {
     fn awake(&mut self);
 }
 
-/// What happened in a turn of a port.
+/// A report of a turn of a port.
 pub struct PortTurn {
     /// The time at the end of the wait.
     pub began: Instant,

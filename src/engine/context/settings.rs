@@ -45,7 +45,7 @@ pub struct Settings {
     pub max_atomic_keys: AtomicUsize,
     /// `midi.journal-buffer`: bytes of the log's tail at which writes wait.
     pub journal_buffer: AtomicUsize,
-    /// `midi.max-transaction-bytes`: what commands that run together may log and keep.
+    /// `midi.max-transaction-bytes`: the bytes that commands that run together may log and keep.
     pub max_transaction_bytes: AtomicUsize,
     /// The largest reply that a client of the host's door may get, in bytes: the host's own
     /// `client-output-buffer-limit`.

@@ -1,4 +1,4 @@
-//! The inboxes of workers, what they sleep on, and what they are told.
+//! The inboxes of workers, their wakers, and the messages to them.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub enum Message {
     Shard(u32),
     /// Release tokens that are left from a fork.
     Release,
-    /// Free what logged flushes have taken out.
+    /// Free the tables that logged flushes have taken out.
     Free,
     /// Take part in a job.
     Part(Box<dyn JobPart>),

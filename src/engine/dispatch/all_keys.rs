@@ -21,30 +21,29 @@ pub(super) fn attempt(
     which: OnAllKeys,
     reply: &mut dyn Reply,
 ) -> Outcome {
-    slot.counted(call.command, || match which {
-        OnAllKeys::DbSize => {
-            let keys = engine.ledger.books.census(call.db).keys;
-            if !engine.ledger.see_counted(slot) {
-                return Outcome::NeedsMain;
-            }
-            reply.integer(keys);
-            Outcome::Done
+    let count = |keys: i64, reply: &mut dyn Reply| {
+        if !engine.ledger.see_counted(slot) {
+            return Outcome::NeedsMain;
         }
-        OnAllKeys::CountKeysInSlot => {
-            let counted = count_keys_in_slot(engine, call);
-            if !engine.ledger.see_counted(slot) {
-                return Outcome::NeedsMain;
+        reply.integer(keys);
+        Outcome::Done
+    };
+    slot.counted(call.command, || {
+        let result = match which {
+            OnAllKeys::DbSize => Ok(count(engine.ledger.books.census(call.db).keys, reply)),
+            OnAllKeys::CountKeysInSlot => {
+                count_keys_in_slot(engine, call).map(|keys| count(keys as i64, reply))
             }
-            call.outcome_of(counted.map(|keys| reply.integer(keys as i64)), reply)
-        }
-        OnAllKeys::RandomKey => random_key(engine, slot, call, taking, reply),
-        OnAllKeys::Scan => scan(engine, slot, call, taking, reply),
-        OnAllKeys::SwapDb => swap(engine, slot, call, reply),
-        OnAllKeys::Keys
-        | OnAllKeys::KeyspaceDigest
-        | OnAllKeys::Populate
-        | OnAllKeys::FlushDb
-        | OnAllKeys::FlushAll => Outcome::Long,
+            OnAllKeys::RandomKey => Ok(random_key(engine, slot, call, taking, reply)),
+            OnAllKeys::Scan => scan(engine, slot, call, taking, reply),
+            OnAllKeys::SwapDb => swap(engine, slot, call, reply),
+            OnAllKeys::Keys
+            | OnAllKeys::KeyspaceDigest
+            | OnAllKeys::Populate
+            | OnAllKeys::FlushDb
+            | OnAllKeys::FlushAll => Ok(Outcome::Long),
+        };
+        result.unwrap_or_else(|error| call.outcome_of(Err(error), reply))
     })
 }
 
@@ -58,22 +57,22 @@ fn count_keys_in_slot(engine: &Engine, call: &Call<'_>) -> Result<u64, Error> {
 }
 
 /// Only the main thread exchanges databases, because it may wait for all tokens.
-fn swap(engine: &Engine, slot: &ThreadSlot, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
+fn swap(
+    engine: &Engine,
+    slot: &ThreadSlot,
+    call: &Call<'_>,
+    reply: &mut dyn Reply,
+) -> Result<Outcome, Error> {
     if engine.config().cluster != Cluster::Off {
-        return call.outcome_of(Err(Error::NotInCluster("SWAPDB")), reply);
+        return Err(Error::NotInCluster("SWAPDB"));
     }
-    let (a, b) = match swapped_dbs(&call.args, engine.config().databases) {
-        Ok(dbs) => dbs,
-        Err(error) => return call.outcome_of(Err(error), reply),
-    };
-    let Some(locked) = slot.locked() else {
-        return Outcome::Long;
-    };
+    let (a, b) = swapped_dbs(&call.args, engine.config().databases)?;
+    let Some(locked) = slot.locked() else { return Ok(Outcome::Long) };
     if a != b {
         engine.ledger.swap_dbs(locked, a, b, ChangedBy::Midi);
     }
     reply.ok();
-    Outcome::Done
+    Ok(Outcome::Done)
 }
 
 fn scan(
@@ -82,13 +81,10 @@ fn scan(
     call: &Call<'_>,
     taking: Taking<'_>,
     reply: &mut dyn Reply,
-) -> Outcome {
-    let args = match ScanArgs::parse(&call.args, &call.limits) {
-        Ok(args) => args,
-        Err(error) => return call.outcome_of(Err(error), reply),
-    };
+) -> Result<Outcome, Error> {
+    let args = ScanArgs::parse(&call.args, &call.limits)?;
     if args.count > SCAN_AT_ONCE {
-        return Outcome::Long;
+        return Ok(Outcome::Long);
     }
     let mut scan = ScanState::new(engine, &args, call.db);
     for visits in 0..SCAN_SHARDS {
@@ -100,17 +96,17 @@ fn scan(
             if visits > 0 {
                 break;
             }
-            return Outcome::Busy;
+            return Ok(Outcome::Busy);
         };
         let shard = scan.shard();
         scan.visit(engine, &held, &call.now, &mut || false);
         engine.ledger.release(slot, shard, held);
     }
     if scan.bytes() > call.limits.max_reply_bytes {
-        return Outcome::TooLarge;
+        return Ok(Outcome::TooLarge);
     }
     scan.reply(reply, None);
-    Outcome::Done
+    Ok(Outcome::Done)
 }
 
 /// Draws shards, and a bucket in each, until one gives a key. If that keeps failing, because

@@ -4,9 +4,7 @@ use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::all_keys;
-use crate::command::{
-    Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply,
-};
+use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKey, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
@@ -51,14 +49,21 @@ impl Engine {
         taking: Taking<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
+        let (keys, most) = (call.row().key_arguments(&call.args), call.limits.max_atomic_keys);
         match call.row().action {
-            Action::EachKey(each) => self.attempt_each(slot, call, taking, each, reply),
-            Action::ManyKeys(run) => self.attempt_many(slot, call, taking, run, reply),
-            Action::AllKeys(which) => all_keys::attempt(self, slot, call, taking, which, reply),
-            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => {
-                call.outcome_of(Err(Error::Internal), reply)
+            Action::AllKeys(which) => {
+                return all_keys::attempt(self, slot, call, taking, which, reply);
             }
+            Action::EachKey(_) if keys.len() > KEYS_AT_ONCE => return Outcome::Long,
+            Action::ManyKeys(_) if keys.len() > most => {
+                return call.outcome_of(Err(Error::TooManyKeys(most)), reply);
+            }
+            _ => {}
         }
+        let outcome = self.with_many(slot, call, keys, taking, |keys, events| {
+            self.run_keys(slot, call, keys, events, reply)
+        });
+        outcome.unwrap_or_else(|reason| reason)
     }
 
     #[inline(always)]
@@ -80,7 +85,7 @@ impl Engine {
     }
 
     /// Runs calls one after the other, each on one shard and all in one database, with all their
-    /// shards held together: what the later calls need is fetched from memory while the first ones
+    /// shards held together: the memory that the later calls need is fetched while the first ones
     /// run. Stops at the first call that is not done, when `is_enough` (asked after each call) says
     /// that the reply is long enough to let others have the shards, or when the host's memory
     /// credit is used up. Returns how many calls were done, and the outcome of the last one tried.
@@ -216,28 +221,6 @@ impl Engine {
         }
     }
 
-    fn attempt_each(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        taking: Taking<'_>,
-        each: OnEachKey,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        let keys = call.args.from(1);
-        if keys.len() > KEYS_AT_ONCE {
-            return Outcome::Long;
-        }
-        match self.each_key(slot, call, keys, taking, each) {
-            Err(outcome) => outcome,
-            Ok(count) => {
-                slot.called(call.command);
-                reply.integer(count);
-                Outcome::Done
-            }
-        }
-    }
-
     /// Runs `each` on every key; returns for how many it gave true.
     ///
     /// # Errors
@@ -276,40 +259,32 @@ impl Engine {
         count
     }
 
-    fn attempt_many(
+    /// Runs a command on its keys, which are held.
+    fn run_keys(
         &self,
         slot: &ThreadSlot,
         call: &Call<'_>,
-        taking: Taking<'_>,
-        run: OnManyKeys,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        let keys = call.row().key_arguments(&call.args);
-        if keys.len() > call.limits.max_atomic_keys {
-            return call.outcome_of(Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
-        }
-        let outcome = self.with_many(slot, call, keys, taking, |keys, events| {
-            self.run_many(slot, call, run, reply, keys, events)
-        });
-        outcome.unwrap_or_else(|reason| reason)
-    }
-
-    fn run_many(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        run: OnManyKeys,
-        reply: &mut dyn Reply,
         keys: &mut KeysInHand<'_, '_>,
         events: &mut Events,
+        reply: &mut dyn Reply,
     ) -> Outcome {
-        let in_one_go;
-        let mut cx = self.many_keys(call, keys, events);
-        if self.jobs.have_room(self.settings()).is_err() {
-            in_one_go = call.limits.in_one_go();
-            cx.limits = &in_one_go;
+        match call.row().action {
+            Action::EachKey(each) => {
+                slot.called(call.command);
+                reply.integer(self.count_keys(call, each, keys, events));
+                Outcome::Done
+            }
+            Action::ManyKeys(run) => {
+                let in_one_go;
+                let mut cx = self.many_keys(call, keys, events);
+                if self.jobs.have_room(self.settings()).is_err() {
+                    in_one_go = call.limits.in_one_go();
+                    cx.limits = &in_one_go;
+                }
+                slot.counted(call.command, || call.outcome_of(run.run(&mut cx, reply), reply))
+            }
+            _ => call.outcome_of(Err(Error::Internal), reply),
         }
-        slot.counted(call.command, || call.outcome_of(run.run(&mut cx, reply), reply))
     }
 
     /// The context of a command on several keys.
@@ -333,16 +308,9 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Outcome {
         let names = self.named(call.row().key_arguments(&call.args));
-        let outcome =
-            self.with_held(slot, call, &names, held, |keys, events| match call.row().action {
-                Action::ManyKeys(run) => self.run_many(slot, call, run, reply, keys, events),
-                Action::EachKey(each) => {
-                    slot.called(call.command);
-                    reply.integer(self.count_keys(call, each, keys, events));
-                    Outcome::Done
-                }
-                _ => call.outcome_of(Err(Error::Internal), reply),
-            });
+        let outcome = self.with_held(slot, call, &names, held, |keys, events| {
+            self.run_keys(slot, call, keys, events, reply)
+        });
         outcome.unwrap_or_else(|reason| reason)
     }
 

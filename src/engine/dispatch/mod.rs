@@ -12,16 +12,16 @@
 //!   └────────────── resume ◄─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The outcomes of an attempt (rows), and what is next, by who made it (columns):
+//! The outcomes of an attempt (rows), and the next step, by the thread that made it and for whom
+//! (columns):
 //!
 //! ```text
-//!           | main, for the host's door | worker, for a port | worker, from a queue      | main, from a queue
-//! ----------+---------------------------+--------------------+---------------------------+--------------------
-//! Busy      | Queue                     | Queue              | Queue; Main after 8 tries | – (it
-//! waits) TooLarge  | Queue                     | – (any size)       | – (any size)              |
-//! – (any size) Long      | Job                       | Job; flush: Main   | Job; host's, flush:
-//! Main  | Job NeedsMain | – (it is main)            | Main               | Main
-//! | – (it is main)
+//!           | main, host's door | worker, port    | worker, queue             | main, queue
+//! ----------+-------------------+-----------------+---------------------------+-------------
+//! Busy      | Queue             | Queue           | Queue; Main after 8 tries | – (it waits)
+//! TooLarge  | Queue             | – (any size)    | – (any size)              | – (any size)
+//! Long      | Job               | Job; flush:Main | Job; host's, flush: Main  | Job
+//! NeedsMain | – (it is main)    | Main            | Main                      | – (it is main)
 //! ```
 //!
 //! A client that may not wait (MULTI, scripts, SAFEMODE) never gets this far: its command waits for
@@ -42,14 +42,16 @@ pub(super) use batch::Batch;
 pub use transaction::{Apart, Holding, ShardNumbers, Watching};
 
 use super::Engine;
-use super::call::{Call, Outcome, Taking};
+use super::call::{Call, KeptCall, Outcome, Taking};
 use super::context::ForMain;
 use super::jobs::{JobOwner, JobReply, Work, is_long, long_work};
 use super::ledger::{Gate, Intent};
 use super::request::{Origin, Request};
 use super::shards::HeldShard;
 use super::slot::ThreadSlot;
-use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, Reply, Transcript};
+use crate::command::{
+    Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, OwnedArgs, Reply, Transcript,
+};
 use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
 
@@ -63,7 +65,7 @@ pub trait Caller {
     /// Its reply, to write to.
     fn reply(&mut self) -> Self::Reply<'_>;
 
-    /// Takes back what has been written to its reply: the command runs elsewhere.
+    /// Takes back the part of its reply that has been written: the command runs elsewhere.
     fn take_back(&mut self);
 
     /// Whether it may be answered later.
@@ -83,7 +85,7 @@ pub trait Caller {
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand);
 }
 
-/// What a client waits for.
+/// The thread that a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     /// The holder of a shard.
@@ -92,7 +94,7 @@ pub enum WaitsFor {
     Main,
 }
 
-/// What is next for a call after an attempt.
+/// The next step of a call after an attempt.
 enum Next {
     /// Nothing: it has been answered.
     Answered,
@@ -104,7 +106,7 @@ enum Next {
     Job(Work),
 }
 
-/// What became of a queued command.
+/// The outcome of going on with a queued command.
 pub(in crate::engine) enum Resumed {
     /// It has its reply.
     Answered(Box<Request>),
@@ -114,7 +116,7 @@ pub(in crate::engine) enum Resumed {
     HandedOn,
 }
 
-/// What to do if a queued command panics.
+/// How a panic of a queued command ends.
 #[derive(Clone, Copy)]
 pub(in crate::engine) enum Panic {
     /// Count it with this function, and answer the client with an error.
@@ -293,48 +295,42 @@ impl Engine {
         panic: Panic,
         attempt: impl FnOnce(&Call<'_>, &mut Transcript) -> Outcome,
     ) -> Resumed {
-        let args = std::mem::take(&mut request.args);
         if request.is_abandoned() {
+            request.call.args = OwnedArgs::default();
             return Resumed::Answered(request);
         }
         let (mut transcript, mut outcome) =
             (self.context().transcript_for(&request), Outcome::Done);
         slot.take_seen();
-        let next = args.with(|args| {
-            let call = self.context().call_of(&request, args);
-            panic.guard(&call, &mut transcript, |transcript| {
-                match self.ledger.gate(Intent::Late(&call)) {
+        let next = self.context().with_call_of(&request, |call| {
+            panic.guard(call, &mut transcript, |transcript| {
+                match self.ledger.gate(Intent::Late(call)) {
                     Gate::Refuse(error) => {
                         call.refuse(error, transcript);
                         Next::Answered
                     }
                     Gate::Go | Gate::Wait => {
-                        outcome = if request.is_long {
-                            Outcome::Long
-                        } else {
-                            attempt(&call, transcript)
-                        };
+                        outcome =
+                            if request.is_long { Outcome::Long } else { attempt(call, transcript) };
                         if outcome == Outcome::Long {
                             *transcript = self.context().transcript_for(&request);
                         }
-                        self.next(slot, &call, outcome, request.is_of_host(), transcript)
+                        self.next(slot, call, outcome, request.is_of_host(), transcript)
                     }
                 }
             })
         });
         match next {
             Next::Answered => {
+                request.call.args = OwnedArgs::default();
                 request.reply = transcript;
                 request.seen = slot.take_seen();
                 return Resumed::Answered(request);
             }
-            Next::Queue => {
-                request.args = args;
-                return Resumed::Busy(request);
-            }
+            Next::Queue => return Resumed::Busy(request),
             Next::Main => {
-                request.is_long = outcome == Outcome::Long && !is_for_main_first(request.command);
-                request.args = args;
+                request.is_long =
+                    outcome == Outcome::Long && !is_for_main_first(request.call.command);
                 self.context().send_to_main(ForMain::Run(request));
             }
             Next::Job(work) => {
@@ -347,15 +343,16 @@ impl Engine {
 
     /// Starts a job for the client of a queued command.
     fn start_queued_job(&self, slot: &ThreadSlot, request: Request, work: Work) {
+        let KeptCall { command, db, .. } = request.call;
         let (owner, mut reply) = match (request.origin, slot.locked()) {
-            (Origin::Worker { client, .. }, _) => client.wait_for_job(request.db),
-            (Origin::Main(client), Some(locked)) => client.wait_for_job(locked, request.db),
+            (Origin::Worker { client, .. }, _) => client.wait_for_job(db),
+            (Origin::Main(client), Some(locked)) => client.wait_for_job(locked, db),
             // A worker sends these to the main thread.
             (Origin::Main(_), None) => return,
         };
         // A flush has taken effect already.
         reply.waits_for(slot.take_seen());
-        self.jobs.start(self.context(), request.command, owner, work, reply);
+        self.jobs.start(self.context(), command, owner, work, reply);
     }
 
     /// Goes on with a queued command on a thread that holds its shard.
@@ -426,7 +423,7 @@ impl Engine {
     }
 
     /// Answers a queued command that has its reply. Only the main thread answers clients of the
-    /// host's door, once the host's log has what they wait for.
+    /// host's door, once the host's log has the position that they wait for.
     pub fn answer(&self, locked: Locked<'_>, request: Box<Request>) {
         if !request.is_of_host() {
             return self.context().send_back(std::iter::once(request));
@@ -450,8 +447,8 @@ impl Engine {
     /// Answers a queued command with an error instead of running it.
     pub fn refuse(&self, locked: Locked<'_>, mut request: Box<Request>, error: Error) {
         let mut transcript = Transcript::default();
-        let args = std::mem::take(&mut request.args);
-        args.with(|args| self.context().call_of(&request, args).refuse(error, &mut transcript));
+        self.context().with_call_of(&request, |call| call.refuse(error, &mut transcript));
+        request.call.args = OwnedArgs::default();
         request.reply = transcript;
         self.answer(locked, request);
     }

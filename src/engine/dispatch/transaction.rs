@@ -2,7 +2,7 @@
 //!
 //! A worker takes the tokens of all shards that these commands need together, or none: no other
 //! change can fall between two of the commands, or between them and the check of the watched keys.
-//! What a worker cannot do, the main thread runs as a unit.
+//! If a worker cannot do that, the main thread runs the commands as a unit.
 //!
 //! A watched key has an observer in its shard. A thread that changes the key raises the observer's
 //! flag before it releases the shard, so the next holder of the shard sees the flag. Expired keys
@@ -47,8 +47,8 @@ impl Watching {
         self.keys.is_empty()
     }
 
-    /// Whether a watched key is known to have changed. That none has changed, only the holder of
-    /// their shards can know.
+    /// Whether a watched key is known to have changed. Only the holder of their shards can know
+    /// that none has.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
@@ -95,10 +95,7 @@ impl Engine {
     ) -> bool {
         let shard = self.shards().of_key(key);
         let Some(mut held) = self.shards().take(shard, taking) else { return false };
-        let now = slot.locked().map_or_else(
-            || Now::lazy(self.config().clock),
-            |locked| self.shards().main_now(locked),
-        );
+        let now = self.shards().now_on(slot);
         let due = self.ledger.live_until(slot, &mut held, db, key, &now);
         let flag = watching.flag.get_or_insert_default();
         if held.watched.observe(db, key, flag, self.ledger.most_watched()) {

@@ -1,5 +1,5 @@
-//! The workers: one thread each, one loop. A turn handles what the inbox holds, gives the next job
-//! one slice, removes due keys, and sleeps if there is nothing to do.
+//! The workers: one thread each, one loop. A turn handles the messages of the inbox, gives the next
+//! job one slice, removes due keys, and sleeps if there is nothing to do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -219,7 +219,7 @@ impl<'a> Worker<'a> {
                     port.completed(request);
                 }
             }
-            // The port looks for itself what is safe.
+            // The port itself looks how far the log is safe.
             Message::Safe => {}
             Message::Reply(mut request) => {
                 request.finish(self.slot);
@@ -311,7 +311,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs what is pending in shards that other threads have reported.
+    /// Runs the messages that are pending in shards that other threads have reported.
     fn visit_shards(&mut self) -> bool {
         let mut progress = false;
         for _ in 0..self.shards.len() {

@@ -1,4 +1,4 @@
-//! Running jobs: their owners, their progress, and what stops them.
+//! Running jobs: their owners, their progress, and how they are stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::engine::context::Settings;
 
 pub use long::{ScanState, free_later, long_work, remove_lost_keys, remove_lost_keys_now};
 pub(super) use long::{free_flushed, is_long};
-pub use work::{Part, Slice, Task, Work};
+pub use work::{Part, Slice, Task, Work, without_reply};
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,8 @@ pub struct Job {
     pub command: Option<usize>,
     /// Its name.
     pub name: &'static str,
-    /// The client's database.
-    pub db: u32,
-    /// The client's id at its door; 0 for midi's own work.
-    pub client: u64,
-    /// Its client's door.
-    pub door: JobDoor,
+    /// Its client.
+    pub owner: JobOwner,
     /// When it began.
     pub started: Instant,
     /// How much there is to do, in units that depend on the command.
@@ -67,8 +63,6 @@ pub struct Job {
     /// How much is done.
     pub done: AtomicU64,
     pub(super) stop: AtomicU8,
-    /// Set by the door when no client waits for the job any more.
-    pub(super) client_gone: Arc<AtomicBool>,
     /// A part ended before it was done, because the client is gone or the job was stopped.
     pub(super) cut_short: AtomicBool,
     pub(super) refusal: Mutex<Option<Error>>,
@@ -96,7 +90,7 @@ impl Job {
     }
 
     pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) != GO_ON || self.client_gone.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) != GO_ON || self.owner.gone.load(Ordering::Relaxed)
     }
 
     /// The error that replaces its result, if it was stopped.
@@ -206,6 +200,6 @@ pub struct JobOwner {
     pub client: u64,
     /// The client's door.
     pub door: JobDoor,
-    /// Set when the client goes away.
+    /// Set by the door when no client waits for the job any more.
     pub gone: Arc<AtomicBool>,
 }

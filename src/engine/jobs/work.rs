@@ -1,4 +1,4 @@
-//! Long work in short slices, divided among the workers: what a job (`job.rs`) does.
+//! Long work in short slices, divided among the workers: how a job runs.
 //!
 //! A job's *parts* run on the workers, one slice a turn, round-robin with the parts of other jobs.
 //! The worker of the last part to end makes the reply, in slices too.
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{GO_ON, Job, JobDoor, JobOwner, JobReply, Jobs, Progress};
 use crate::command::{Args, COMMANDS, Error, Reply};
 use crate::engine::Engine;
-use crate::engine::call::Taking;
+use crate::engine::call::{Author, Call, KeptCall, Taking};
 use crate::engine::context::{Context, ForMain, JobPart, Message};
 use crate::engine::ledger::{Gate, Intent};
 use crate::engine::shards::HeldShard;
@@ -22,10 +22,21 @@ use crate::limits::SLICE;
 use crate::store::Now;
 use crate::sync::Locked;
 
-/// What all parts of a job have in common, and how its reply is made.
+/// The side of a job that its parts share; it makes the reply.
 pub trait Task: Send + Sync {
     /// Goes on with the reply, as far as the slice allows. True when it is complete.
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
+}
+
+impl<F: Fn(&mut dyn Reply, &Slice<'_>) -> bool + Send + Sync> Task for F {
+    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
+        self(reply, slice)
+    }
+}
+
+/// The task of work that nobody waits for.
+pub fn without_reply(_: &mut dyn Reply, _: &Slice<'_>) -> bool {
+    true
 }
 
 /// One worker's part of a job.
@@ -41,7 +52,7 @@ pub trait Part: Send {
 
 /// Long work, ready to be started.
 pub struct Work {
-    /// What the parts have in common.
+    /// The side that the parts share.
     pub task: Arc<dyn Task>,
     /// The parts; part `n` goes to worker `first_worker + n`, modulo the number of workers.
     pub parts: Vec<Box<dyn Part>>,
@@ -59,11 +70,22 @@ impl Work {
         engine: &Engine,
         task: Arc<dyn Task>,
         total: u64,
-        part: impl Fn(usize) -> P,
+        part: impl FnMut(usize) -> P,
     ) -> Self {
-        let parts =
-            (0..engine.config().workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>);
-        Work { task, parts: parts.collect(), total, first_worker: 0, sees_passed: false }
+        let parts = (0..engine.config().workers).map(part);
+        let parts = parts.map(|part| Box::new(part) as Box<dyn Part>).collect();
+        Work { task, parts, total, first_worker: 0, sees_passed: false }
+    }
+
+    /// Work with one part, for this worker.
+    pub fn on_one_worker(
+        worker: usize,
+        task: impl Task + 'static,
+        total: u64,
+        part: impl Part + 'static,
+    ) -> Self {
+        let parts: Vec<Box<dyn Part>> = vec![Box::new(part)];
+        Work { task: Arc::new(task), parts, total, first_worker: worker, sees_passed: false }
     }
 
     /// Runs it to its end on this thread, which holds the global lock: in SAFEMODE, MULTI, scripts,
@@ -80,15 +102,7 @@ impl Work {
     }
 }
 
-/// How long a slice may take.
-#[derive(Clone, Copy)]
-enum Time<'a> {
-    Until(Instant),
-    /// As long as it takes: this thread holds the global lock.
-    Endless(Locked<'a>),
-}
-
-/// The time of a slice, and what its work needs.
+/// The time of a slice, with the engine for its work.
 pub struct Slice<'a> {
     /// The engine.
     pub engine: &'a Engine,
@@ -97,27 +111,22 @@ pub struct Slice<'a> {
     /// The job, if the work is one that can be listed and stopped.
     pub job: Option<&'a Job>,
     sees_passed: bool,
-    time: Time<'a>,
+    /// `None` for as long as it takes.
+    deadline: Option<Instant>,
     refusal: Cell<Option<Error>>,
 }
 
 impl<'a> Slice<'a> {
     /// A slice of a worker's turn.
     pub(super) fn short(engine: &'a Engine, slot: &'a ThreadSlot, job: Option<&'a Job>) -> Self {
-        Slice {
-            engine,
-            slot,
-            job,
-            sees_passed: false,
-            time: Time::Until(Instant::now() + SLICE),
-            refusal: Cell::new(None),
-        }
+        let deadline = Some(Instant::now() + SLICE);
+        Slice { engine, slot, job, sees_passed: false, deadline, refusal: Cell::new(None) }
     }
 
     /// A slice without an end, for the thread that holds the global lock.
     pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
-        let (slot, time) = (engine.main_slot(locked), Time::Endless(locked));
-        Slice { engine, slot, job: None, sees_passed: false, time, refusal: Cell::new(None) }
+        let (slot, refusal) = (engine.main_slot(locked), Cell::new(None));
+        Slice { engine, slot, job: None, sees_passed: false, deadline: None, refusal }
     }
 
     /// The same slice, for a client that sees keys whose expiry has passed, or for another.
@@ -127,20 +136,17 @@ impl<'a> Slice<'a> {
 
     /// Whether the slice is over.
     pub fn spent(&self) -> bool {
-        matches!(self.time, Time::Until(deadline) if Instant::now() >= deadline)
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// The proof, if the work runs to its end on the thread that holds the global lock.
     pub fn locked(&self) -> Option<Locked<'a>> {
-        match self.time {
-            Time::Until(_) => None,
-            Time::Endless(locked) => Some(locked),
-        }
+        self.slot.locked()
     }
 
     /// Whether the work runs to its end on the thread that holds the global lock.
     pub fn is_endless(&self) -> bool {
-        self.locked().is_some()
+        self.deadline.is_none()
     }
 
     /// How it takes tokens of several shards.
@@ -150,17 +156,26 @@ impl<'a> Slice<'a> {
 
     /// The time of the commands in it.
     pub fn now(&self) -> Now {
-        let lazy = || Now::lazy(self.engine.config().clock);
-        let now = self.locked().map_or_else(lazy, |locked| self.engine.shards().main_now(locked));
-        now.seeing_passed(self.sees_passed)
+        self.engine.shards().now_on(self.slot).seeing_passed(self.sees_passed)
+    }
+
+    /// A job's call, with these arguments, at this time.
+    pub(super) fn call<'c>(&self, call: &KeptCall, args: Args<'c>) -> Call<'c> {
+        call.again(args, self.now(), self.engine.settings().limits(usize::MAX), Author::Nobody)
     }
 
     /// A shard's token, marked as held by long work; `None` if it is busy.
     pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
-        match self.time {
-            Time::Until(_) => self.engine.shards().get(shard).token.try_take_long(),
-            Time::Endless(locked) => Some(self.engine.shards().take_waiting(locked, shard)),
+        let shards = self.engine.shards();
+        match self.locked() {
+            None => shards.get(shard).token.try_take_long(),
+            Some(locked) => Some(shards.take_waiting(locked, shard)),
         }
+    }
+
+    /// Releases a shard that [`Slice::take`] took.
+    pub(super) fn release(&self, shard: u32, held: HeldShard<'_>) {
+        self.engine.ledger.release(self.slot, shard, held);
     }
 
     /// Stops the work; the error becomes its reply.
@@ -221,14 +236,11 @@ impl Jobs {
             id: self.started.fetch_add(1, Ordering::Relaxed) + 1,
             command,
             name,
-            db: owner.db,
-            client: owner.client,
-            door: owner.door,
+            owner,
             started: Instant::now(),
             total: AtomicU64::new(work.total),
             done: AtomicU64::new(0),
             stop: AtomicU8::new(GO_ON),
-            client_gone: owner.gone,
             cut_short: AtomicBool::new(false),
             refusal: Mutex::new(None),
         });
@@ -250,7 +262,7 @@ impl Jobs {
     }
 }
 
-/// What all parts of a running job have in common.
+/// A running job, for all its parts.
 struct Common {
     job: Arc<Job>,
     task: Arc<dyn Task>,
@@ -270,6 +282,7 @@ struct RunningPart {
 enum PartStage {
     Work(Box<dyn Part>),
     Reply(Box<dyn JobReply>),
+    Ended,
 }
 
 impl JobPart for RunningPart {
@@ -292,7 +305,7 @@ impl JobPart for RunningPart {
             }
             // If the client is gone, its reply need not be complete.
             PartStage::Reply(reply)
-                if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
+                if self.common.job.owner.gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
             {
                 self.finish_job(engine, slot)
             }
@@ -303,6 +316,7 @@ impl JobPart for RunningPart {
                     Progress::More
                 }
             }
+            PartStage::Ended => Progress::Done,
         }
     }
 
@@ -310,7 +324,7 @@ impl JobPart for RunningPart {
         self.common.job.refuse(Error::Internal);
         match self.stage {
             PartStage::Work(_) => self.finish_part(engine, slot),
-            PartStage::Reply(_) => self.finish_job(engine, slot),
+            _ => self.finish_job(engine, slot),
         }
     }
 }
@@ -318,7 +332,7 @@ impl JobPart for RunningPart {
 impl RunningPart {
     /// The last part to be done makes the reply.
     fn finish_part(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
-        // AcqRel: the last part sees what the others have found.
+        // AcqRel: the last part sees all that the others have found.
         if self.common.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Progress::Done;
         }
@@ -344,25 +358,14 @@ impl RunningPart {
             slot.called(command);
             slot.timed(command, self.common.job.started.elapsed());
         }
-        if let PartStage::Reply(reply) =
-            std::mem::replace(&mut self.stage, PartStage::Work(Box::new(Nothing)))
-        {
+        if let PartStage::Reply(reply) = std::mem::replace(&mut self.stage, PartStage::Ended) {
             let seen = self.common.seen.load(Ordering::Relaxed);
-            if self.common.job.door == JobDoor::Host && seen > engine.ledger.log.logged() {
+            if self.common.job.owner.door == JobDoor::Host && seen > engine.ledger.log.logged() {
                 engine.context().send_to_main(ForMain::Finish(seen, reply));
             } else {
                 reply.finish();
             }
         }
-        Progress::Done
-    }
-}
-
-/// The part of a finished job.
-struct Nothing;
-
-impl Part for Nothing {
-    fn slice(&mut self, _: &Slice<'_>) -> Progress {
         Progress::Done
     }
 }

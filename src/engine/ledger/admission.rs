@@ -27,7 +27,7 @@ const FOR_WRITES: Gates = FOR_HOST_WRITES
     .and(Gates::READ_ONLY)
     .and(Gates::SAVING)
     .and(Gates::NOTIFICATIONS)
-    .and(Gates::JOURNAL);
+    .and(Gates::LOG_FULL);
 
 /// Reasons that also concern commands that may need memory.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
@@ -105,7 +105,7 @@ impl Admission {
     /// Sets the host's gates; those that workers set themselves are kept. True if somebody may wait
     /// for the change.
     pub(super) fn set_gates(&self, gates: Gates) -> bool {
-        const KEPT: Gates = Gates::NOTIFICATIONS.and(Gates::JOURNAL);
+        const KEPT: Gates = Gates::NOTIFICATIONS.and(Gates::LOG_FULL);
         let kept = |before: u32| before & KEPT.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
@@ -174,12 +174,12 @@ impl Admission {
         self.gates().has(Gates::NOTIFICATIONS)
     }
 
-    /// Whether a message must wait until clients are not paused any more. Who is a replica by then
-    /// refuses it.
+    /// Whether a message must wait until clients are not paused any more. A server that is a
+    /// replica by then refuses it.
     pub fn waits_for_pause(&self, message: &ForMain) -> bool {
         self.are_workers_paused()
             && match message {
-                ForMain::Run(request) => COMMANDS[request.command].flags.write,
+                ForMain::Run(request) => COMMANDS[request.call.command].flags.write,
                 ForMain::Write(_) => true,
                 _ => false,
             }
@@ -212,7 +212,7 @@ impl Admission {
         if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
             return Gate::Wait;
         }
-        if flags.write && gates.has(Gates::NOTIFICATIONS.and(Gates::SAVING).and(Gates::JOURNAL)) {
+        if flags.write && gates.has(Gates::NOTIFICATIONS.and(Gates::SAVING).and(Gates::LOG_FULL)) {
             return Gate::Wait;
         }
         if flags.write

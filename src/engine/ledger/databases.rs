@@ -101,7 +101,7 @@ impl Ledger {
         let Changes { gained, mut taken } = changes;
         let mut left = Vec::new();
         if self.mode().is_logged() {
-            // What the host has logged itself need not be taken back.
+            // A change that the host has logged itself need not be taken back.
             let kept = if record.is_some() { std::mem::take(&mut taken) } else { Vec::new() };
             let (position, flushed) = self.log_change_of_all(locked, record, kept);
             left = flushed;

@@ -42,7 +42,7 @@ impl Gates {
     pub const UNSYNCED: Gates = Gates(1 << 14);
 
     /// Too much of the log waits for the main thread. Set by workers.
-    pub const JOURNAL: Gates = Gates(1 << 16);
+    pub const LOG_FULL: Gates = Gates(1 << 16);
     /// The host could not write to its AOF.
     pub const AOF_ERROR: Gates = Gates(1 << 18);
 

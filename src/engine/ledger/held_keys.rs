@@ -115,7 +115,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
             }
         }
         if let Some(record) = record.filter(|_| changed) {
-            ledger.note_record(account.slot, db, record);
+            account.slot.log.run.lock().add(db, record);
         }
         ledger.leave_events(call.author, events, |number| self.names[number].1);
     }

@@ -7,8 +7,8 @@
 //!
 //! Commands, jobs, expiry, copies from the host and replaying change a key through
 //! [`Ledger::edit_key`] or end their edits by [`Ledger::end_edit`] (`edit`, `held_keys`); whole
-//! databases change through [`Ledger::edit_all`] (`databases`); what the host will never have in
-//! its log is taken back (`take_back`). What may run at all is for [`Admission`] to say.
+//! databases change through [`Ledger::edit_all`] (`databases`); runs that the host will never
+//! have in its log are taken back (`log/take_back`). [`Admission`] says what may run at all.
 
 mod admission;
 mod books;
@@ -20,10 +20,8 @@ mod log;
 mod marks;
 mod mode;
 mod notifications;
-mod publish;
 mod slots;
 mod staging;
-mod take_back;
 mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +33,7 @@ pub(in crate::engine) use edit::Account;
 pub use gates::Gates;
 pub(in crate::engine) use held_keys::{KeysInHand, NamedKey, shards_of};
 pub(super) use log::ThreadLog;
-pub use log::{Log, LogCounts, Logged, Wrote, as_command};
+pub use log::{Log, LogCounts, Logged};
 use marks::Watch;
 pub use mode::Mode;
 pub use notifications::{Notification, Notifications};

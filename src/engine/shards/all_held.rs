@@ -1,4 +1,4 @@
-//! All tokens held at once: no run is under way, and what is in memory is the state at one moment.
+//! All tokens held at once: no run is under way, and memory has the state of one moment.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -82,7 +82,7 @@ impl AllHeld<'static> {
     /// unit, which no other thread may touch, are released here.
     pub fn release_on_workers(self, _: Locked<'_>) {
         let (shards, workers) = (self.shards, self.shards.context.config.workers);
-        let share = self.held.len().div_ceil(workers);
+        let part_len = self.held.len().div_ceil(workers);
         let (mut parts, mut part) = (Vec::with_capacity(workers), Vec::new());
         for (shard, held) in (0..).zip(self.held) {
             if held.is_of_unit() {
@@ -90,7 +90,7 @@ impl AllHeld<'static> {
                 continue;
             }
             part.push((shard, held));
-            if part.len() == share {
+            if part.len() == part_len {
                 parts.push(std::mem::take(&mut part));
             }
         }
@@ -118,6 +118,7 @@ impl Shards {
     /// would do its part.
     #[inline]
     pub(in crate::engine) fn release_left(&self) {
+        // Acquire: it finds the parts that were left before.
         if self.unreleased.some.load(Ordering::Acquire) {
             self.release_parts();
         }

@@ -1,7 +1,7 @@
 //! The shards: taking and releasing their tokens.
 //!
-//! A shard is touched only by the holder of its token. What must happen before a token is released
-//! is the ledger's business: see `Ledger::release`.
+//! A shard is touched only by the holder of its token. The ledger sees to all that must happen
+//! before a token is released: see `Ledger::release`.
 
 mod all_held;
 mod by_shard;
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<CachePadded<Shard>>() <= 256);
 
 /// All shards, and the workers that own them.
 pub struct Shards {
-    /// What the shards stand on.
+    /// The settings, and the ways to other threads.
     pub context: Context,
     /// Gives a key its hash, which places the key.
     pub hasher: KeyHasher,
@@ -134,6 +134,11 @@ impl Shards {
     /// The worker that owns a shard.
     pub fn owner(&self, shard: u32) -> usize {
         shard as usize % self.context.config.workers
+    }
+
+    /// The worker that owns the shard of the key of this name.
+    pub(super) fn owner_of(&self, key: &[u8]) -> usize {
+        self.owner(self.of_key(key))
     }
 
     #[inline]

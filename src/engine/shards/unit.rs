@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::Shards;
+use crate::engine::slot::ThreadSlot;
 use crate::store::{Now, UnixMs};
 use crate::sync::{Locked, Released};
 
@@ -69,6 +70,12 @@ impl Shards {
         let began: Option<UnixMs> =
             self.is_in_unit(locked).then(|| self.unit.began.load(Ordering::Relaxed));
         began.map_or_else(|| Now::lazy(self.context.config.clock), Now::at)
+    }
+
+    /// The time of a command that runs on the thread of this slot.
+    pub(in crate::engine) fn now_on(&self, slot: &ThreadSlot) -> Now {
+        let lazy = || Now::lazy(self.context.config.clock);
+        slot.locked().map_or_else(lazy, |locked| self.main_now(locked))
     }
 
     /// Runs `work` so that nobody sees a part of it: in the open unit, else as a unit of its own.

@@ -1,6 +1,6 @@
-//! Users of the host, as the ports know them: what each may do, checked without asking the host.
+//! Users of the host, as the ports know them: the rights of each, checked without asking the host.
 //! The host's main thread keeps the list. Workers look users up in it when its *epoch* has changed,
-//! and keep what they found.
+//! and keep the users that they found.
 
 mod refusals;
 mod user;
@@ -65,6 +65,7 @@ pub const DEFAULT_USER: &[u8] = b"default";
 
 impl Users {
     /// Changes with every change to the host's rules. If it is odd, wait until it is even again.
+    /// Acquire: a thread that reads a new epoch finds the new list.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
@@ -80,7 +81,8 @@ impl Users {
         epoch % 2 == 1
     }
 
-    /// The host's rules may be about to change.
+    /// The host's rules may be about to change. AcqRel: a thread that finds the mark also finds the
+    /// list as of the last epoch.
     pub fn mark_stale(&self, _: Locked<'_>) {
         self.epoch.fetch_or(1, Ordering::AcqRel);
     }

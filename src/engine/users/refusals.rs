@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_not_made() {
+    fn a_refusal_without_room_is_not_made() {
         let refusals = Refusals::default();
         (0..REFUSALS_WAITING).for_each(|number| {
             refusals.add(|| refusal(number));

@@ -1,11 +1,11 @@
-//! What a user may do, checked without asking the host.
+//! The rights of a user, checked without asking the host.
 
 use crate::command::glob::Pattern;
 use crate::command::{
     Access, Args, COMMANDS, Command, Error, QUESTIONS, Walk, question, subcommand_numbers,
 };
 
-/// What a user may do.
+/// A user and its rights.
 #[derive(Clone, Default)]
 pub struct User {
     /// The user's name.
@@ -223,7 +223,7 @@ impl User {
     }
 
     /// Whether the user may take these steps on this key: the numbers of the questions about their
-    /// commands, and what happens to the key.
+    /// commands, and how they access the key.
     pub fn may_take(&self, steps: &[(usize, Access)], key: &[u8], db: u32) -> bool {
         steps.iter().all(|&(question, access)| {
             let allowed = self.any(question, |rules| {

@@ -9,7 +9,7 @@ use crate::command::parse_integer;
 /// front.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The fault in them.
 pub fn read(args: &[&[u8]]) -> Result<(), String> {
     let mut args = args.iter().peekable();
     while let Some(arg) = args.next() {

@@ -23,7 +23,7 @@ use table::{
 /// arguments.
 ///
 /// # Errors
-/// What is wrong, for the host's log.
+/// The fault, for the host's log.
 pub fn load(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<(), String> {
     ask_host_for_defaults(ctx);
     arguments::read(args)?;
@@ -165,7 +165,7 @@ fn bind_of_host(ctx: Ctx<'_>) -> String {
     text.map_or_else(|| "127.0.0.1 -::1".into(), |text| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whether the host's `appendfsync` is `always`, or may be. What a host does not report, its
+/// Whether the host's `appendfsync` is `always`, or may be. If the host does not report it, its
 /// configuration file does not tell either: arguments of its command line come after the file, and
 /// the host has overwritten them with its title by now.
 pub fn syncs_always(ctx: Ctx<'_>) -> bool {
@@ -174,7 +174,7 @@ pub fn syncs_always(ctx: Ctx<'_>) -> bool {
     policy != b"everysec" && policy != b"no"
 }
 
-/// What `appendfsync` is taken for if the host does not report it.
+/// The policy that midi assumes if the host does not report its `appendfsync`.
 pub fn assumed_policy() -> String {
     let assumed = ASSUME_APPENDFSYNC.value.lock().clone();
     if assumed.is_empty() { "always".into() } else { assumed }

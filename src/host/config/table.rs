@@ -32,10 +32,29 @@ const fn number(
     name: &'static str,
     default: i64,
     range: RangeInclusive<i64>,
-    flags: u32,
     live: fn(&Settings) -> &AtomicUsize,
 ) -> Number {
-    Number { live: Some(live), flags, ..fixed(name, default, range) }
+    Number { live: Some(live), flags: 0, ..fixed(name, default, range) }
+}
+
+/// A size in bytes, at least `least`.
+const fn size(
+    name: &'static str,
+    default: i64,
+    least: i64,
+    live: fn(&Settings) -> &AtomicUsize,
+) -> Number {
+    Number { flags: BYTES, ..number(name, default, least..=i64::MAX, live) }
+}
+
+/// The size of a string in bytes, at least `least`.
+const fn length(
+    name: &'static str,
+    default: i64,
+    least: i64,
+    live: fn(&Settings) -> &AtomicUsize,
+) -> Number {
+    Number { max: limits::MAX_STRING_BYTES, ..size(name, default, least, live) }
 }
 
 const fn fixed(name: &'static str, default: i64, range: RangeInclusive<i64>) -> Number {
@@ -52,78 +71,42 @@ pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 pub static NUMBERS: [Number; 20] = [
     fixed("threads", 0, limits::THREADS),
     fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
-    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, 0, |live| &live.max_jobs),
-    number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1..=1 << 30, 0, |live| {
-        &live.max_queued
+    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, |live| &live.max_jobs),
+    number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1..=1 << 30, |live| &live.max_queued),
+    length("max-pattern-bytes", limits::MAX_PATTERN_BYTES_DEFAULT, 1, |live| {
+        &live.max_pattern_bytes
     }),
-    number(
-        "max-pattern-bytes",
-        limits::MAX_PATTERN_BYTES_DEFAULT,
-        1..=limits::MAX_STRING_BYTES,
-        BYTES,
-        |live| &live.max_pattern_bytes,
-    ),
-    number(
-        "max-key-bytes",
-        limits::MAX_STRING_BYTES_DEFAULT,
-        1..=limits::MAX_STRING_BYTES,
-        BYTES,
-        |live| &live.max_key_bytes,
-    ),
-    number(
-        "max-value-bytes",
-        limits::MAX_STRING_BYTES_DEFAULT,
-        1..=limits::MAX_STRING_BYTES,
-        BYTES,
-        |live| &live.max_value_bytes,
-    ),
-    number(
-        "keep-bytes",
-        limits::KEEP_BYTES_DEFAULT,
-        1024..=limits::MAX_STRING_BYTES,
-        BYTES,
-        |live| &live.keep_bytes,
-    ),
-    number(
-        "max-atomic-keys",
-        limits::MAX_ATOMIC_KEYS_DEFAULT,
-        limits::MAX_ATOMIC_KEYS,
-        0,
-        |live| &live.max_atomic_keys,
-    ),
-    number(
-        "journal-buffer",
-        limits::JOURNAL_BUFFER_DEFAULT,
-        limits::JOURNAL_BUFFER_MIN..=i64::MAX,
-        BYTES,
-        |live| &live.journal_buffer,
-    ),
-    number(
+    length("max-key-bytes", limits::MAX_STRING_BYTES_DEFAULT, 1, |live| &live.max_key_bytes),
+    length("max-value-bytes", limits::MAX_STRING_BYTES_DEFAULT, 1, |live| &live.max_value_bytes),
+    length("keep-bytes", limits::KEEP_BYTES_DEFAULT, 1024, |live| &live.keep_bytes),
+    number("max-atomic-keys", limits::MAX_ATOMIC_KEYS_DEFAULT, limits::MAX_ATOMIC_KEYS, |live| {
+        &live.max_atomic_keys
+    }),
+    size("journal-buffer", limits::JOURNAL_BUFFER_DEFAULT, limits::JOURNAL_BUFFER_MIN, |live| {
+        &live.journal_buffer
+    }),
+    size(
         "max-transaction-bytes",
         limits::MAX_TRANSACTION_BYTES_DEFAULT,
-        limits::MAX_TRANSACTION_BYTES_MIN..=i64::MAX,
-        BYTES,
+        limits::MAX_TRANSACTION_BYTES_MIN,
         |live| &live.max_transaction_bytes,
     ),
     fixed("port", 0, 0..=u16::MAX as i64),
     fixed("tls-port", 0, 0..=u16::MAX as i64),
-    number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, 0, |live| {
+    number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, |live| {
         &live.port.max_clients
     }),
-    number("timeout", 0, 0..=i32::MAX as i64, 0, |live| &live.port.timeout),
-    number("tcp-keepalive", 0, 0..=i32::MAX as i64, 0, |live| &live.port.keepalive),
-    number(
+    number("timeout", 0, 0..=i32::MAX as i64, |live| &live.port.timeout),
+    number("tcp-keepalive", 0, 0..=i32::MAX as i64, |live| &live.port.keepalive),
+    size(
         "client-query-buffer-limit",
         limits::QUERY_LIMIT_DEFAULT,
-        limits::QUERY_LIMIT_MIN..=i64::MAX,
-        BYTES,
+        limits::QUERY_LIMIT_MIN,
         |live| &live.port.query_limit,
     ),
-    number("output-buffer-hard-limit", limits::OUTPUT_HARD_DEFAULT, 0..=i64::MAX, BYTES, |live| {
-        &live.port.output_hard
-    }),
-    number("output-buffer-soft-limit", 0, 0..=i64::MAX, BYTES, |live| &live.port.output_soft),
-    number("output-buffer-soft-seconds", 0, 0..=i32::MAX as i64, 0, |live| {
+    size("output-buffer-hard-limit", limits::OUTPUT_HARD_DEFAULT, 0, |live| &live.port.output_hard),
+    size("output-buffer-soft-limit", 0, 0, |live| &live.port.output_soft),
+    number("output-buffer-soft-seconds", 0, 0..=i32::MAX as i64, |live| {
         &live.port.output_soft_seconds
     }),
 ];
@@ -144,7 +127,7 @@ pub struct Switch {
     pub value: AtomicBool,
     /// As [`Number::live`].
     pub live: Option<fn(&Settings) -> &AtomicBool>,
-    /// What the log says when it is set to the second one, if that is of no use at the moment.
+    /// The log line when it is set to the second one, if that is of no use at the moment.
     pub notice: fn(&Engine) -> Option<&'static str>,
 }
 
@@ -191,7 +174,7 @@ pub struct Text {
     pub told: AtomicPtr<RawString>,
     /// Whether a text is a valid value.
     pub valid: fn(&str) -> bool,
-    /// What CONFIG answers to one that is not.
+    /// CONFIG's answer to one that is not.
     pub error: &'static str,
 }
 

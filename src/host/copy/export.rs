@@ -8,11 +8,11 @@ use redis_module::raw;
 use super::super::api::Ctx;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
-use super::super::rights::{Rights, RightsNow};
-use super::job::{Asker, CopyCounts, Copying, start};
-use super::moves::{self, Moving};
+use super::super::rights::RightsNow;
+use super::job::{Asker, CopyState, Copying, start};
+use super::moves::Moving;
 use super::native;
-use crate::command::{Error, ImportArgs, Transcript};
+use crate::command::{Error, Transcript};
 use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
 use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
 
@@ -28,46 +28,29 @@ pub fn export(
     caller: Asker<'_>,
     call: &Call<'_>,
 ) -> Result<Option<Transcript>, Error> {
-    let args = ImportArgs::parse(&call.args, &call.limits)?;
-    moves::check_caller(&args, caller.ctx)?;
+    let copy = CopyState::new(&caller, call)?;
     let total = engine.ledger.books.census(call.db).keys as u64;
-    let export = Export {
-        args,
-        db: call.db,
-        rights: caller.rights(call),
-        shard: 0,
-        place: 0,
-        scanned: 0,
-        batch: VecDeque::new(),
-        age: 0,
-        counts: CopyCounts::default(),
-        error: None,
-    };
+    let export = Export { copy, shard: 0, place: 0, batch: VecDeque::new(), age: 0 };
     start(engine, caller, call, export, total)
 }
 
 struct Export {
-    args: ImportArgs,
-    db: u32,
-    rights: Rights,
+    copy: CopyState,
     shard: u32,
     place: u32,
-    scanned: u64,
     /// Read from midi, to be written to the host.
     batch: VecDeque<Item>,
     /// The engine's age when the batch was read.
     age: u64,
-    counts: CopyCounts,
-    error: Option<Error>,
 }
 
 struct Item {
     key: Vec<u8>,
-    /// `None` if it is to be moved: then what counts is what it is when it leaves midi.
+    /// `None` if it is to be moved: then its value counts at the moment when it leaves midi.
     found: Option<KeyCopy>,
 }
 
-/// What a key was.
+/// The value and the expiry that a key had.
 struct KeyCopy {
     value: Result<Vec<u8>, SharedValue>,
     expire_at: Option<UnixMs>,
@@ -87,7 +70,7 @@ impl KeyCopy {
 
 impl Export {
     fn enough(&self) -> bool {
-        self.counts.copied >= self.args.count
+        self.copy.counts.copied >= self.copy.args.count
     }
 
     /// Reads a batch of keys from the shards.
@@ -98,25 +81,24 @@ impl Export {
             let Some(mut held) = slice.take(self.shard) else {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
-            let (args, batch, scanned) = (&self.args, &mut self.batch, &mut self.scanned);
-            let (not_strings, moves) = (&mut self.counts.not_strings, args.moves);
-            let next = held.db(self.db).scan_bucket(
+            let (copy, batch) = (&mut self.copy, &mut self.batch);
+            let next = held.db(copy.db).scan_bucket(
                 &slice.engine.shards().hasher,
                 self.place,
                 &mut |entry| {
-                    *scanned += 1;
-                    if !args.want(entry.key()) || entry.is_expired(&now) {
+                    copy.scanned += 1;
+                    if !copy.args.want(entry.key()) || entry.is_expired(&now) {
                         return;
                     }
                     let key = entry.key().to_vec();
-                    let found = if moves {
+                    let found = if copy.args.moves {
                         entry.string().map(|_| None)
                     } else {
                         KeyCopy::of(entry).map(Some)
                     };
                     match found {
                         Ok(found) => batch.push_back(Item { key, found }),
-                        Err(WrongType) => *not_strings += 1,
+                        Err(WrongType) => copy.counts.not_strings += 1,
                     }
                 },
             );
@@ -138,7 +120,7 @@ impl Export {
     fn put(&mut self, ctx: Ctx<'_>, item: &Item) {
         // RM_Call uses the memory state from when the command began.
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
-            return self.error = Some(Error::OutOfMemory);
+            return self.copy.error = Some(Error::OutOfMemory);
         }
         match &item.found {
             Some(found) => drop(self.set(ctx, &item.key, found)),
@@ -150,24 +132,24 @@ impl Export {
     }
 
     /// Moves a key, unless it is gone by now. The shard is held from the read to the removal, so
-    /// what is removed is what was copied.
+    /// the value that is removed is the one that was copied.
     fn move_key(&mut self, ctx: Ctx<'_>, engine: &Engine, key: &[u8]) {
-        let found = engine.ledger.read_key(ctx.locked(), self.db, key, KeyCopy::of);
+        let found = engine.ledger.read_key(ctx.locked(), self.copy.db, key, KeyCopy::of);
         if let Some(Ok(found)) = found
             && self.set(ctx, key, &found)
         {
-            engine.ledger.remove(ctx.locked(), self.db, key);
+            engine.ledger.remove(ctx.locked(), self.copy.db, key);
         }
     }
 
     /// Sets a key of the host. True if it was set.
     fn set(&mut self, ctx: Ctx<'_>, key: &[u8], found: &KeyCopy) -> bool {
-        let condition = if self.args.replace { None } else { Some(c"NX") };
+        let condition = if self.copy.args.replace { None } else { Some(c"NX") };
         let done = native::set(ctx, key, found.bytes(), found.expire_at, condition);
         match done {
-            Ok(true) => self.counts.copied += 1,
-            Ok(false) => self.counts.present += 1,
-            Err(error) => self.error = Some(error),
+            Ok(true) => self.copy.counts.copied += 1,
+            Ok(false) => self.copy.counts.present += 1,
+            Err(error) => self.copy.error = Some(error),
         }
         done == Ok(true)
     }
@@ -175,12 +157,12 @@ impl Export {
     /// Writes the batch to the host, until `deadline`.
     fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow, deadline: Option<Instant>) {
         while let Some(item) = self.batch.pop_front() {
-            if rights.allow(&item.key, self.db) {
+            if rights.allow(&item.key, self.copy.db) {
                 self.put(ctx, &item);
             } else {
-                self.error = Some(Error::NoPermission);
+                self.copy.error = Some(Error::NoPermission);
             }
-            if self.error.is_some() || self.enough() {
+            if self.copy.error.is_some() || self.enough() {
                 self.batch.clear();
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -192,32 +174,21 @@ impl Export {
 
 impl LockWork for Export {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
-        match moves::is_paused(ctx, deadline) {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(error) => return self.error = Some(error),
-        }
-        let rights = match self.rights.now(ctx.locked()) {
-            Ok(rights) => rights,
-            Err(error) => return self.error = Some(error),
-        };
+        let Some(rights) = self.copy.begin_slice(ctx, deadline, true) else { return };
         if self.age != instance().engine.ledger.age() {
             self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
         }
-        if self.args.moves
+        if self.copy.args.moves
             && let Gate::Refuse(error) = instance().engine.ledger.gate(Intent::Write(false))
         {
-            return self.error = Some(error);
+            return self.copy.error = Some(error);
         }
-        let _moving = self.args.moves.then(|| Moving::begin(ctx));
-        let previous = ctx.selected_db();
-        ctx.select_db(self.db);
-        self.put_batch(ctx, &rights, deadline);
-        ctx.select_db(previous);
+        let _moving = self.copy.args.moves.then(|| Moving::begin(ctx));
+        ctx.in_db(self.copy.db, || self.put_batch(ctx, &rights, deadline));
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
-        if self.args.moves && slice.gate(false) == Gate::Wait {
+        if self.copy.args.moves && slice.gate(false) == Gate::Wait {
             return Progress::Blocked;
         }
         if !self.batch.is_empty() {
@@ -231,20 +202,16 @@ impl LockWork for Export {
 
     fn is_done(&self) -> bool {
         let all = self.shard >= instance().engine.shards().count() && self.batch.is_empty();
-        all || self.enough() || self.error.is_some()
+        all || self.enough() || self.copy.error.is_some()
     }
 
     fn advanced(&mut self) -> u64 {
-        std::mem::take(&mut self.scanned)
+        std::mem::take(&mut self.copy.scanned)
     }
 }
 
 impl Copying for Export {
-    fn counts(&self) -> &CopyCounts {
-        &self.counts
-    }
-
-    fn error(&self) -> Option<Error> {
-        self.error
+    fn state(&self) -> &CopyState {
+        &self.copy
     }
 }

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawCtx, RawString, api, reply_text};
+use super::super::api::{Ctx, RawCtx, RawString, api, reply_text, take_reply};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
-use super::super::rights::{Rights, RightsNow};
+use super::super::rights::RightsNow;
 use super::super::string::{HostString, OwnString};
-use super::job::{Asker, CopyCounts, Copying, start};
-use super::moves::{self, Moving};
+use super::job::{Asker, CopyState, Copying, start};
+use super::moves::Moving;
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
 use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
@@ -32,32 +32,18 @@ pub fn import(
     caller: Asker<'_>,
     call: &Call<'_>,
 ) -> Result<Option<Transcript>, Error> {
-    let args = ImportArgs::parse(&call.args, &call.limits)?;
-    moves::check_caller(&args, caller.ctx)?;
-    let total = keys_of_host(caller.ctx, call.db);
-    let import = Import::new(args, call.db, caller.rights(call));
-    start(engine, caller, call, import, total)
-}
-
-/// How many keys a database of the host has.
-fn keys_of_host(ctx: Ctx<'_>, db: u32) -> u64 {
-    let previous = ctx.selected_db();
-    ctx.select_db(db);
+    let (ctx, copy) = (caller.ctx, CopyState::new(&caller, call)?);
     // SAFETY: DbSize needs a context only.
-    let keys = unsafe { api!(RedisModule_DbSize)(ctx.raw()) };
-    ctx.select_db(previous);
-    keys
+    let total = ctx.in_db(call.db, || unsafe { api!(RedisModule_DbSize)(ctx.raw()) });
+    // SAFETY: no arguments.
+    let cursor = Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() });
+    start(engine, caller, call, Import { copy, cursor, finished: false }, total)
 }
 
 struct Import {
-    args: ImportArgs,
-    db: u32,
-    rights: Rights,
+    copy: CopyState,
     cursor: Cursor,
-    scanned: u64,
-    counts: CopyCounts,
     finished: bool,
-    error: Option<Error>,
 }
 
 /// RM_Scan's cursor. It refers to no key, so it may be kept between slices.
@@ -73,7 +59,7 @@ impl Drop for Cursor {
     }
 }
 
-/// What one step of the scan found.
+/// The findings of one step of the scan.
 struct Found<'a> {
     args: &'a ImportArgs,
     now: UnixMs,
@@ -112,24 +98,10 @@ unsafe extern "C" fn on_scanned(
 }
 
 impl Import {
-    fn new(args: ImportArgs, db: u32, rights: Rights) -> Self {
-        Import {
-            args,
-            db,
-            rights,
-            // SAFETY: no arguments.
-            cursor: Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() }),
-            scanned: 0,
-            counts: CopyCounts::default(),
-            finished: false,
-            error: None,
-        }
-    }
-
     /// One step of the scan: one bucket of the host's table.
     fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow) {
         let mut found = Found {
-            args: &self.args,
+            args: &self.copy.args,
             now: (instance().engine.config().clock)(),
             seen: 0,
             not_strings: 0,
@@ -140,17 +112,17 @@ impl Import {
             let private = ptr::from_mut(&mut found).cast();
             api!(RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(on_scanned), private)
         };
-        self.scanned += found.seen;
-        self.counts.not_strings += found.not_strings;
+        self.copy.scanned += found.seen;
+        self.copy.counts.not_strings += found.not_strings;
         for (name, expire_at, len) in found.strings {
-            if !rights.allow(name.get().bytes(), self.db) {
-                self.error = Some(Error::NoPermission);
+            if !rights.allow(name.get().bytes(), self.copy.db) {
+                self.copy.error = Some(Error::NoPermission);
             }
-            if self.counts.copied < self.args.count && self.error.is_none() {
+            if self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none() {
                 self.copy(ctx, name.get(), expire_at, len);
             }
         }
-        self.finished = more == 0 || self.counts.copied >= self.args.count;
+        self.finished = more == 0 || self.copy.counts.copied >= self.copy.args.count;
     }
 
     fn copy(&mut self, ctx: Ctx<'_>, name: HostString<'_>, expire_at: Option<UnixMs>, len: usize) {
@@ -158,20 +130,20 @@ impl Import {
         let key = name.bytes();
         let limits = engine.settings().limits(usize::MAX);
         if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
-            return self.error = Some(error);
+            return self.copy.error = Some(error);
         }
-        if self.args.moves {
+        if self.copy.args.moves {
             return engine
                 .shards()
                 .as_one(ctx.locked(), || self.move_key(ctx, name, expire_at, len));
         }
         with_value(ctx, name, len, &mut |value| {
-            let (db, replace) = (self.db, self.args.replace);
+            let (db, replace) = (self.copy.db, self.copy.args.replace);
             let value = Value::Inline(value);
             if engine.ledger.put(ctx.locked(), db, key, value, expire_at, replace) {
-                self.counts.copied += 1;
+                self.copy.counts.copied += 1;
             } else {
-                self.counts.present += 1;
+                self.copy.counts.present += 1;
             }
         });
     }
@@ -186,8 +158,10 @@ impl Import {
         len: usize,
     ) {
         let (engine, locked, key) = (&instance().engine, ctx.locked(), name.bytes());
-        if !self.args.replace && engine.ledger.read_key(locked, self.db, key, |_| ()).is_some() {
-            self.counts.present += 1;
+        if !self.copy.args.replace
+            && engine.ledger.read_key(locked, self.copy.db, key, |_| ()).is_some()
+        {
+            self.copy.counts.present += 1;
             return;
         }
         let mut value = None;
@@ -195,11 +169,12 @@ impl Import {
         let Some(value) = value else { return };
         match native::delete(ctx, name) {
             Ok(true) => {
-                engine.ledger.put(locked, self.db, key, Value::Inline(&value), expire_at, true);
-                self.counts.copied += 1;
+                let (db, value) = (self.copy.db, Value::Inline(&value));
+                engine.ledger.put(locked, db, key, value, expire_at, true);
+                self.copy.counts.copied += 1;
             }
             Ok(false) => {} // It expired a moment ago.
-            Err(error) => self.error = Some(error),
+            Err(error) => self.copy.error = Some(error),
         }
     }
 }
@@ -231,55 +206,42 @@ fn with_value_in_place(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&
 
 /// False if the host does not let us call GET.
 fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) -> bool {
-    // SAFETY: the lock is held; the format names one string; the reply's text lives until the reply
-    // is freed.
-    unsafe {
+    // SAFETY: the lock is held; the format names one string; the reply's text lives as long as it.
+    let answered = unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), name.raw());
-        if reply.is_null() {
-            return false;
-        }
-        let kind = api!(RedisModule_CallReplyType)(reply) as isize;
-        if kind == raw::REDISMODULE_REPLY_STRING {
-            put(reply_text(reply));
-        }
-        api!(RedisModule_FreeCallReply)(reply);
-        kind != raw::REDISMODULE_REPLY_ERROR
-    }
+        take_reply(reply, |reply| {
+            let kind = api!(RedisModule_CallReplyType)(reply) as isize;
+            if kind == raw::REDISMODULE_REPLY_STRING {
+                put(reply_text(reply));
+            }
+            kind != raw::REDISMODULE_REPLY_ERROR
+        })
+    };
+    answered.unwrap_or(false)
 }
 
 impl LockWork for Import {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
-        if self.args.moves
-            || deadline.is_some() && instance().engine.ledger.admission.are_workers_paused()
-        {
-            match moves::is_paused(ctx, deadline) {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(error) => return self.error = Some(error),
-            }
-        }
-        let rights = match self.rights.now(ctx.locked()) {
-            Ok(rights) => rights,
-            Err(error) => return self.error = Some(error),
-        };
-        let _moving = self.args.moves.then(|| Moving::begin(ctx));
-        let previous = ctx.selected_db();
-        ctx.select_db(self.db);
         let engine = &instance().engine;
-        while !self.is_done() && (deadline.is_none() || engine.ledger.has_credit()) {
-            if deadline.is_none() && !engine.ledger.has_credit() {
-                instance().gates.ask_host(ctx.locked());
+        let heeds_pauses = self.copy.args.moves
+            || deadline.is_some() && engine.ledger.admission.are_workers_paused();
+        let Some(rights) = self.copy.begin_slice(ctx, deadline, heeds_pauses) else { return };
+        let _moving = self.copy.args.moves.then(|| Moving::begin(ctx));
+        ctx.in_db(self.copy.db, || {
+            while !self.is_done() && (deadline.is_none() || engine.ledger.has_credit()) {
+                if deadline.is_none() && !engine.ledger.has_credit() {
+                    instance().gates.ask_host(ctx.locked());
+                }
+                if let Gate::Refuse(error) = engine.ledger.gate(Intent::Write(true)) {
+                    self.copy.error = Some(error);
+                } else {
+                    self.step(ctx, &rights);
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    break;
+                }
             }
-            if let Gate::Refuse(error) = engine.ledger.gate(Intent::Write(true)) {
-                self.error = Some(error);
-            } else {
-                self.step(ctx, &rights);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                break;
-            }
-        }
-        ctx.select_db(previous);
+        });
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
@@ -287,20 +249,16 @@ impl LockWork for Import {
     }
 
     fn is_done(&self) -> bool {
-        self.finished || self.error.is_some()
+        self.finished || self.copy.error.is_some()
     }
 
     fn advanced(&mut self) -> u64 {
-        std::mem::take(&mut self.scanned)
+        std::mem::take(&mut self.copy.scanned)
     }
 }
 
 impl Copying for Import {
-    fn counts(&self) -> &CopyCounts {
-        &self.counts
-    }
-
-    fn error(&self) -> Option<Error> {
-        self.error
+    fn state(&self) -> &CopyState {
+        &self.copy
     }
 }

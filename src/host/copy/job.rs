@@ -7,8 +7,10 @@ use parking_lot::Mutex;
 
 use super::super::api::Ctx;
 use super::super::lock::{LockPart, LockWork};
-use super::super::rights::Rights;
-use crate::command::{Error, Reply, Transcript};
+use super::super::pause;
+use super::super::rights::{Rights, RightsNow};
+use super::moves;
+use crate::command::{Error, ImportArgs, Reply, Transcript};
 use crate::engine::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
 
 /// The counts that a copy replies with.
@@ -33,10 +35,56 @@ impl CopyCounts {
 
 /// A copy in either direction.
 pub trait Copying: LockWork {
-    /// What has been copied so far.
-    fn counts(&self) -> &CopyCounts;
-    /// Why it ended early; `None` if it did not.
-    fn error(&self) -> Option<Error>;
+    /// Its part that both directions have.
+    fn state(&self) -> &CopyState;
+}
+
+/// The part of a copy that both directions have.
+pub struct CopyState {
+    /// Its arguments.
+    pub args: ImportArgs,
+    /// The database of its keys.
+    pub db: u32,
+    rights: Rights,
+    /// Keys that were looked at since the last report.
+    pub scanned: u64,
+    /// The counts for its reply.
+    pub counts: CopyCounts,
+    /// The reason why it ended early; `None` if it did not.
+    pub error: Option<Error>,
+}
+
+impl CopyState {
+    /// A copy that has not begun.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn new(caller: &Asker<'_>, call: &Call<'_>) -> Result<Self, Error> {
+        let args = ImportArgs::parse(&call.args, &call.limits)?;
+        moves::check_caller(&args, caller.ctx)?;
+        let rights = Rights::to_walk(caller.ctx, caller.user, call);
+        let (scanned, counts) = (0, CopyCounts::default());
+        Ok(CopyState { args, db: call.db, rights, scanned, counts, error: None })
+    }
+
+    /// The rights for a slice. `None` if there is none now: because clients are paused and it
+    /// `heeds_pauses`, or because the copy has failed.
+    pub fn begin_slice(
+        &mut self,
+        ctx: Ctx<'_>,
+        deadline: Option<Instant>,
+        heeds_pauses: bool,
+    ) -> Option<RightsNow> {
+        if heeds_pauses && pause::is_on(ctx.locked()) {
+            if deadline.is_none() {
+                // The client cannot wait.
+                self.error = Some(Error::HostRefused);
+            }
+            return None;
+        }
+        let rights = self.rights.now(ctx.locked());
+        rights.map_err(|error| self.error = Some(error)).ok()
+    }
 }
 
 struct CopyTask<C: Copying>(Arc<Mutex<C>>);
@@ -44,15 +92,15 @@ struct CopyTask<C: Copying>(Arc<Mutex<C>>);
 impl<C: Copying> Task for CopyTask<C> {
     fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
         let copy = self.0.lock();
-        match copy.error() {
+        match copy.state().error {
             Some(error) => reply.error(&error.bare_text()),
-            None => copy.counts().write_to(reply),
+            None => copy.state().counts.write_to(reply),
         }
         true
     }
 }
 
-/// Who asks for a copy, and how they can be answered.
+/// The caller of a copy, and the way to answer it.
 pub struct Asker<'a> {
     /// A context that holds the lock.
     pub ctx: Ctx<'a>,
@@ -64,13 +112,6 @@ pub struct Asker<'a> {
 
 /// Makes a client wait; returns the job's owner and its reply. `None` if it cannot wait.
 pub type Wait<'a> = &'a mut dyn FnMut() -> Option<(JobOwner, Box<dyn JobReply>)>;
-
-impl Asker<'_> {
-    /// The rights that count for this call.
-    pub fn rights(&self, call: &Call<'_>) -> Rights {
-        Rights::to_walk(self.ctx, self.user, call)
-    }
-}
 
 /// Starts a copy as a job, or runs it at once if the client cannot wait. `None` if the job will
 /// answer.
@@ -100,11 +141,11 @@ pub fn start<C: Copying + 'static>(
             copy.slice(caller.ctx, None);
         }
         engine.main_slot(locked).ran_long(call.command, started);
-        if let Some(error) = copy.error() {
+        if let Some(error) = copy.state().error {
             return Err(error);
         }
         let mut transcript = Transcript::default();
-        copy.counts().write_to(&mut transcript);
+        copy.state().counts.write_to(&mut transcript);
         return Ok(Some(transcript));
     };
     let copy = Arc::new(Mutex::new(copy));

@@ -4,32 +4,20 @@
 //! MULTI and EXEC of the host's stream: its AOF and its replicas have a key in exactly one place,
 //! too. A unit keeps the key's shard meanwhile, so no port sees half of it.
 
-use std::time::Instant;
-
 use super::super::api::{Ctx, Level, log};
 use super::super::instance::instance;
-use super::super::pause;
-use super::super::persistence::journal::{self, Logging};
+use super::super::persistence::hand_over::{self, Logging};
 use crate::command::{Error, ImportArgs};
 use crate::engine::Mode;
 
-/// Whether this may not write to the host now, because clients are paused.
-///
-/// # Errors
-/// [`Error::HostRefused`] if so, and there is no `deadline`: the client cannot wait.
-pub fn is_paused(ctx: Ctx<'_>, deadline: Option<Instant>) -> Result<bool, Error> {
-    let paused = pause::is_on(ctx.locked());
-    if paused && deadline.is_none() { Err(Error::HostRefused) } else { Ok(paused) }
-}
-
-/// Checks that who asks for MOVE can have it.
+/// Refuses MOVE to a caller that cannot have it.
 ///
 /// # Errors
 /// [`Error::HostRefused`] if another module does: it decides whether the host logs its own part, so
 /// the parts could get into the stream without each other.
 pub fn check_caller(args: &ImportArgs, ctx: Ctx<'_>) -> Result<(), Error> {
     let is_logged = instance().engine.mode() != Mode::Fast;
-    if !args.moves || !is_logged || !journal::is_called_by_module(ctx) {
+    if !args.moves || !is_logged || !hand_over::is_called_by_module(ctx) {
         return Ok(());
     }
     let text = "Another module cannot call MIDI.IMPORT or MIDI.EXPORT with MOVE while writes are \
@@ -42,7 +30,7 @@ pub fn check_caller(args: &ImportArgs, ctx: Ctx<'_>) -> Result<(), Error> {
 pub struct Moving(Option<Logging>);
 
 impl Moving {
-    /// The context must be one in which the host lets midi log: see [`is_paused`].
+    /// The context must be one in which the host lets midi log: clients are not paused.
     pub fn begin(ctx: Ctx<'_>) -> Self {
         Moving(Logging::begin(ctx))
     }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, Level, api, log, reply_text};
+use super::super::api::{Ctx, Level, api, log, reply_text, take_reply};
 use super::super::string::HostString;
 use crate::command::Error;
 use crate::store::UnixMs;
@@ -57,7 +57,7 @@ pub fn delete(ctx: Ctx<'_>, key: HostString<'_>) -> Result<bool, Error> {
     }
 }
 
-/// What `of_kind` makes of the kind of a reply that is no error. Frees the reply.
+/// Judges a reply that is no error by its kind, with `of_kind`. Frees the reply.
 ///
 /// # Safety
 /// `reply` must be a live reply, or null; nobody may use it afterwards.
@@ -66,18 +66,14 @@ unsafe fn answer(
     reply: *mut raw::RedisModuleCallReply,
     of_kind: impl FnOnce(isize) -> bool,
 ) -> Result<bool, Error> {
-    if reply.is_null() {
-        return Err(Error::HostRefused);
-    }
-    // SAFETY: the caller vouches for the reply, which is freed once.
-    unsafe {
-        let result = match api!(RedisModule_CallReplyType)(reply) as isize {
+    // SAFETY: the caller vouches for the reply.
+    let result = unsafe {
+        take_reply(reply, |reply| match api!(RedisModule_CallReplyType)(reply) as isize {
             raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply_text(reply))),
             kind => Ok(of_kind(kind)),
-        };
-        api!(RedisModule_FreeCallReply)(reply);
-        result
-    }
+        })
+    };
+    result.unwrap_or(Err(Error::HostRefused))
 }
 
 fn refusal(ctx: Ctx<'_>, text: &[u8]) -> Error {

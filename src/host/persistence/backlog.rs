@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_an_rdb() {
+    fn replicas_that_wait_for_an_rdb() {
         for (line, waits) in [
             ("ip=::1,port=7001,state=wait_bgsave,offset=0,lag=0", true),
             ("ip=::1,port=7001,state=wait_bgsave,offset=0,lag=0,type=rdb-channel", true),

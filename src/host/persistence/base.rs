@@ -11,8 +11,8 @@ use super::super::api::Level;
 use super::super::guarded;
 use super::super::instance::instance;
 use super::{fork, report, section};
-use crate::journal::snapshot::{self, Sink};
 use crate::limits::BASE_SYNCED_EVERY;
+use crate::snapshot::{self, SavedAs, Sink};
 
 /// Only an RDB can say that its keys are not to be trusted.
 const DISTRUSTED: &str = "this replica could not follow its master. Wait for its next full sync, \
@@ -80,7 +80,8 @@ fn append() -> Result<(), String> {
     let mut sink = BaseSink { file, unsynced: 0, result: Ok(()) };
     report.begin();
     let mut progress = |stats| report.progress(stats);
-    let stats = snapshot::save_records(engine, &mut fork::lend(all), &mut sink, &mut progress);
+    let stats =
+        snapshot::save(engine, SavedAs::Records, &mut fork::lend(all), &mut sink, &mut progress);
     sink.result.and_then(|()| sink.file.sync_all()).map_err(failed)?;
     report.end(stats, began);
     Ok(())

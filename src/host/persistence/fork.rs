@@ -97,7 +97,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     instance().doing.enter(ModuleStage::Forked);
     if let Some((Some(mut all), _)) = FORKING.take() {
-        // What the host's log does not have yet must not be in a snapshot either: it comes later.
+        // A snapshot must not have the tail: the host's log has it later.
         // SAFETY: no other thread is here.
         let locked = unsafe { Locked::assume() };
         let is_whole = instance().engine.ledger.take_back_in_child(locked, &mut all);

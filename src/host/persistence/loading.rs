@@ -21,10 +21,10 @@ use redis_module::raw;
 use super::super::api::{Ctx, Level};
 use super::super::instance::instance;
 use super::super::state::persistence::{LoadState, LoadedFrom};
-use super::replaying;
+use super::replay;
 use crate::engine::{Locked, Staging, free_later};
-use crate::journal::snapshot::{self, LoadStats, Source};
 use crate::limits::LOADING_LOGGED_EVERY;
+use crate::snapshot::{self, LoadStats, Source};
 
 /// What the host is loading, and has loaded.
 fn state() -> MutexGuard<'static, LoadState> {
@@ -33,7 +33,7 @@ fn state() -> MutexGuard<'static, LoadState> {
 
 /// The host begins to load data.
 pub fn begin(locked: Locked<'_>, from: LoadedFrom) {
-    replaying::end();
+    replay::end();
     drop_loaded(locked);
     let mut state = state();
     state.from = Some(from);
@@ -96,7 +96,7 @@ pub fn end(locked: Locked<'_>) {
         return; // REPL_ASYNC_LOAD reports the end.
     }
     take_effect(locked);
-    replaying::end();
+    replay::end();
     instance().doing.load_ends();
     let mut state = state();
     state.replaces = false;
@@ -125,7 +125,7 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
 
 /// The load has failed.
 pub fn fail(locked: Locked<'_>) {
-    replaying::end();
+    replay::end();
     drop_loaded(locked);
     instance().doing.load_ends();
     let mut state = state();
@@ -136,10 +136,10 @@ pub fn fail(locked: Locked<'_>) {
     }
 }
 
-/// Makes what has been loaded the keyspace. Keys that are there already stay beside it. What an AOF
-/// has brought since then has taken effect when this returns.
+/// Makes what has been loaded the keyspace. Keys that are there already stay beside it. When
+/// this returns, all texts of the AOF so far have taken effect.
 pub fn take_effect(locked: Locked<'_>) {
-    replaying::settle(locked);
+    replay::settle(locked);
     let engine = &instance().engine;
     let loaded = {
         let mut state = state();

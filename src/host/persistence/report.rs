@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::journal::snapshot::SaveStats;
+use crate::snapshot::SaveStats;
 
 /// A save of midi's keys, in this process or in a child.
 pub struct Report {

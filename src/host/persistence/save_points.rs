@@ -42,14 +42,14 @@ pub fn all_is_saved() {
     instance().save_points.counted.set(instance().engine.ledger.books.changes());
 }
 
-/// What changes until [`go_on_counting`] the host is not to count.
+/// The host is not to count changes until [`go_on_counting`].
 pub fn stop_counting() {
     // Only the first of several calls.
     instance().save_points.uncounted.lock().get_or_insert_with(new_changes);
 }
 
-/// What changes from now on counts, and what was to be counted before [`stop_counting`]; `anew`:
-/// but that, because the host counts from 0.
+/// The host is to count changes again, and those that it had not counted before [`stop_counting`].
+/// `anew`: without these, because it counts from 0.
 pub fn go_on_counting(anew: bool) {
     let points = &instance().save_points;
     if let Some(uncounted) = points.uncounted.lock().take() {

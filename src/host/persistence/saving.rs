@@ -13,7 +13,7 @@ pub fn begin(ctx: Ctx<'_>) {
     save_points::add_changes(ctx);
     save_points::save_begins();
     let doing = &instance().doing;
-    // What DEBUG RELOAD saves is all that is there after it, and the tail is logged then.
+    // DEBUG RELOAD loads nothing but what it saves, and the tail is logged after it.
     let takes_back = doing.save_begins(!doing.reloads.get());
     instance().gates.doing_changed(ctx);
     if takes_back {
@@ -35,8 +35,8 @@ pub fn after_load() {
     save_points::go_on_counting(instance().doing.loads_aof.get());
 }
 
-/// What the host's log does not have yet must not be in the file either: a log that is read after
-/// it has that.
+/// Changes the keyspace by the tail, which must not be in the file: a log that is read after the
+/// file has it.
 fn with_all_held(ctx: Ctx<'_>, change: impl FnOnce(&Engine, &mut AllHeld<'_>)) {
     let engine = &instance().engine;
     if !engine.ledger.log.is_tail_empty() {

@@ -10,7 +10,7 @@ use super::super::guarded;
 use super::super::instance::instance;
 use super::{fork, loading, report};
 use crate::engine::{Gates, Locked};
-use crate::journal::snapshot::{self, SaveStats, Sink, Source};
+use crate::snapshot::{self, SaveStats, SavedAs, Sink, Source};
 use crate::store::Store;
 
 /// The name of the data type: nine characters, by which RDB files know the module.
@@ -140,7 +140,7 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
     let mut sink = HostSink(io);
     let mut progress = |stats| report.progress(stats);
     let stats = if let Some(all) = fork::held_in_child() {
-        snapshot::save(engine, &mut fork::lend(all), &mut sink, &mut progress)
+        snapshot::save(engine, SavedAs::Section, &mut fork::lend(all), &mut sink, &mut progress)
     } else if instance().doing.is_child() {
         let text = format!("The keys cannot be saved: {}.", fork::NOT_HELD);
         instance().log(Level::Warning, &text);
@@ -150,7 +150,7 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
         let locked = unsafe { Locked::assume() };
         let mut visit =
             |shard, look: &mut dyn FnMut(&Store)| engine.shards().visit(locked, shard, look);
-        snapshot::save(engine, &mut visit, &mut sink, &mut progress)
+        snapshot::save(engine, SavedAs::Section, &mut visit, &mut sink, &mut progress)
     };
     if !sink.has_failed() {
         report.end(stats, began);

@@ -1,10 +1,10 @@
 //! Slots that this node has lost to another master: midi's keys of them are removed, as the host
 //! removes its own.
 //!
-//! No event tells a module who owns a slot, but for Redis's own migrations. So the host is asked
-//! from time to time. A slot counts as lost if it was this node's at one look, and another master's
-//! at the next: never on a replica, never because the host has just been started, and never if
-//! nobody has it.
+//! No event tells a module the owner of a slot, but for Redis's own migrations. So the host is
+//! asked from time to time. A slot counts as lost if it was this node's at one look, and another
+//! master's at the next: never on a replica, never because the host has just been started, and
+//! never if nobody has it.
 //!
 //! A slot becomes this node's, or gets keys before that, only by commands to this node, which the
 //! filter sees. From there on nothing of it is removed until the host has been asked again.
@@ -73,8 +73,8 @@ pub fn may_come_back(slot: Option<u16>) {
     }
 }
 
-/// The host gets keys for these slots: what is there from now on is not to be removed. What is
-/// there already, from before or of an attempt that failed, is removed here and now.
+/// The host gets keys for these slots: keys that come from now on are not to be removed. Those that
+/// are there already, from before or of an attempt that failed, are removed here and now.
 pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
     let (engine, mut known) = (&instance().engine, instance().slots.known.lock());
     if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
@@ -90,7 +90,7 @@ pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
     engine.ledger.slots.lose(&known.lost);
 }
 
-/// Another node has taken these slots: what is still to be written there is refused. The host will
+/// Another node has taken these slots: writes that still come for them are refused. The host will
 /// say when their keys are to be removed.
 pub fn are_gone(slots: impl Iterator<Item = u16> + Clone) {
     let mut known = instance().slots.known.lock();

@@ -5,7 +5,7 @@
 //!  MIGRATE_STARTED ─ fork ─ child: MIDI.SET of each key ────────────► run past gates and limits
 //!                    │      then the host's keys
 //!                    writes: each record as a command with its key ─► as above, afterwards
-//!  MIGRATE_COMPLETED (writes are paused): what is not logged is taken back, its clients are told
+//!  MIGRATE_COMPLETED (writes are paused): the log's tail is taken back, its clients are told
 //!  trim ─ the keys are removed, and logged as DELs
 //! ```
 
@@ -17,7 +17,7 @@ use super::super::api::{Ctx, Level, RawCtx, RawEvent, log, subscribe};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::keys::has_migrations;
-use super::super::persistence::{fork, journal};
+use super::super::persistence::{fork, hand_over};
 use super::super::string::OwnString;
 use super::lost;
 use crate::command::slot::slot_of;
@@ -73,9 +73,9 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED => {
             instance().slots.leaving.set(false);
-            // The new owner has what was logged before the pause, which is not over yet.
+            // The new owner has the log up to the pause, which is not over yet.
             lost::are_gone(each_of(&slots));
-            journal::drop_tail(ctx, "Slots have moved to another node");
+            hand_over::drop_tail(ctx, "Slots have moved to another node");
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_MODULE_PROPAGATE => {
             if let Err(reason) = send_keys(ctx, &slots) {

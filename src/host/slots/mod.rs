@@ -21,8 +21,8 @@ const NODE_ID: usize = 40;
 /// A CLUSTER command is about to be executed, queued or refused. A SETSLOT that would give away a
 /// slot in which midi has keys gets a node id that no node has, with the reason in it. The host
 /// then answers that it does not know the node, after it has judged all else: the client, its
-/// rights, the slot. Only the host's own handler refuses after all of its checks, and the id is
-/// what it repeats in its error.
+/// rights, the slot. Only the host's own handler refuses after all of its checks, and it repeats
+/// the id in its error.
 pub fn before_cluster(command: Filtered<'_>) {
     let engine = &instance().engine;
     // A replica gets SETSLOT from its master, which has judged it.

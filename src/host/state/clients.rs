@@ -1,4 +1,4 @@
-//! What is known of the host's clients: units, WATCH, client-side caching, limits.
+//! The host's clients: units, WATCH, client-side caching, limits.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
@@ -23,7 +23,7 @@ part! {
     /// For `watch`.
     pub struct Watches {
         /// Whether a WATCH has been sent since the marks were last counted.
-        pub said: Flag = Flag::new(false),
+        pub sent: Flag = Flag::new(false),
         /// The WATCHes of this turn of the main loop.
         pub turn: LazyLock<Mutex<WatchTurn>> = LazyLock::new(Mutex::default),
         /// Whether any name waits, readable without the lock.
@@ -48,7 +48,7 @@ pub struct WatchTurn {
     /// Whether the host has been asked before the end of the turn.
     pub has_asked: bool,
     /// WATCHes since the host was last asked.
-    pub said: u64,
+    pub sent: u64,
     /// The host's counts at that time.
     pub counts: WatchCounts,
 }
@@ -68,7 +68,7 @@ part! {
         /// Whether this turn's check for tracking clients is over. Some hosts run commands after
         /// that, and answer them at once.
         pub turn_is_over: Flag = Flag::new(false),
-        /// Whether a client may have sent CLIENT TRACKING since the host was last asked who tracks.
+        /// Whether a client may have sent CLIENT TRACKING since the host was last asked about it.
         pub asked_for: Flag = Flag::new(false),
         /// Changes by clients that wait for their replies.
         pub waiting: LazyLock<Mutex<PendingChanges>> = LazyLock::new(Mutex::default),

@@ -1,5 +1,5 @@
-//! What the host is doing, as far as it concerns midi's keys. Events and the command filter say
-//! it; everybody asks here.
+//! The host's present activity, as far as it concerns midi's keys. Events and the command filter
+//! report it; all files of this layer ask here.
 //!
 //! ```text
 //! The process
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{Flag, Gauge, part};
 
-/// What has become of the module, and of its process.
+/// The stage of the module, and of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ModuleStage {
@@ -61,12 +61,12 @@ enum SaveStage {
     Open,
     /// The host saves, and the tail of the log has been taken back for it.
     TailBack,
-    /// The host saves what it will load again; or it has saved, and nothing else has run since.
+    /// The host saves, and will load the same again; or it has saved, and nothing has run since.
     Closed,
 }
 
 part! {
-    /// What the host is doing.
+    /// The host's present activity.
     pub struct Doing {
         /// A [`ModuleStage`].
         stage: AtomicU8 = AtomicU8::new(ModuleStage::Loaded as u8),

@@ -1,4 +1,4 @@
-//! For `gates`: what the host last said about its reasons to refuse commands.
+//! For `gates`: the host's reasons to refuse commands.
 
 use super::{Flag, Gauge, part};
 
@@ -11,11 +11,11 @@ part! {
         pub settings_stale: Flag = Flag::new(true),
         /// Whether any port is open: then the flags are read in every turn.
         pub ports: Flag = Flag::new(false),
-        /// What INFO last reported, while a port is open.
+        /// From INFO, while a port is open.
         pub disk_error: Flag = Flag::new(false),
         pub aof_error: Flag = Flag::new(false),
         pub few_replicas: Flag = Flag::new(false),
-        /// What CONFIG last reported.
+        /// From CONFIG.
         pub serves_stale: Flag = Flag::new(true),
         pub stops_at_disk_error: Flag = Flag::new(false),
         /// Valkey's `import-mode`.

@@ -10,15 +10,17 @@ use parking_lot::Mutex;
 
 use super::super::persistence::report::Written;
 use super::{Flag, Gauge, part};
+use crate::engine::Replay;
 use crate::engine::{AllHeld, ReplicaWait, Staging};
-use crate::journal::replay::Replay;
-use crate::journal::snapshot::LoadStats;
+use crate::snapshot::LoadStats;
 
 part! {
-    /// For `journal`: the log of writes.
-    pub struct Journal {
-        /// Whether midi itself calls the command that hands the tail over.
-        pub hands_over: Flag = Flag::new(false),
+    /// For `hand_over`.
+    pub struct HandOver {
+        /// Whether midi itself calls MIDI.JOURNAL, to hand the tail over.
+        pub calls_journal: Flag = Flag::new(false),
+        /// When it was last looked at whether the host can write to its AOF.
+        pub looked_at_aof: Mutex<Option<Instant>> = Mutex::new(None),
         /// Whether the thread that has begun the tail has told the main thread of it.
         pub tail_is_due: Flag = Flag::new(false),
         /// Whether the host syncs nothing while a child of it lives, although its policy is
@@ -121,7 +123,7 @@ pub enum LoadedFrom {
     Master,
 }
 
-/// For `replaying`: the texts that the workers replay, while an AOF is loaded.
+/// For `replay`: the texts that the workers replay, while an AOF is loaded.
 pub type ReplayedTexts = Mutex<Option<Replay>>;
 
 part! {

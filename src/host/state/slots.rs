@@ -1,4 +1,4 @@
-//! For `slots`: what is known of slots that move.
+//! For `slots`: slots that move.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,25 +9,26 @@ use parking_lot::Mutex;
 use super::{Flag, part};
 
 part! {
-    /// What is known of slots.
+    /// Slots that move, and their owners.
     pub struct SlotMoves {
-        /// For `slots::lost`: who owns them.
+        /// For `slots::lost`: their owners.
         pub known: LazyLock<Mutex<SlotOwners>> = LazyLock::new(Mutex::default),
         /// Whether a command has come that may change what this node owns.
         pub may_change: Flag = Flag::new(false),
         /// For `slots::migration`: slots come to this node, with commands that must not be refused.
         pub coming: Flag = Flag::new(false),
-        /// Slots leave this node now: what is logged must name its keys, or it does not go along.
+        /// Slots leave this node now: the log must name the keys of its records, or they do not go
+        /// along.
         pub leaving: Flag = Flag::new(false),
         /// All keys have been removed while slots came or left.
         pub flushed: Flag = Flag::new(false),
     }
 }
 
-/// Who owns the slots.
+/// The owners of the slots.
 #[derive(Default)]
 pub struct SlotOwners {
-    /// Who owned each at the last look; `None` before the first one, and on a replica.
+    /// The owner of each at the last look; `None` before the first one, and on a replica.
     pub owners: Option<Vec<Owner>>,
     /// Those that another master has taken from this node since it was started.
     pub lost: BTreeSet<u16>,
@@ -37,7 +38,7 @@ pub struct SlotOwners {
     pub next: Option<(Instant, Instant)>,
 }
 
-/// Who owns a slot.
+/// The owner of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     Nobody,

@@ -108,7 +108,7 @@ impl AtDoor {
     /// Checks whether the client may run its command, as far as the host has not checked it.
     ///
     /// # Errors
-    /// The host's error text for what is not allowed.
+    /// The host's error text, if the command is not allowed.
     #[inline(never)]
     pub fn judge(
         &self,

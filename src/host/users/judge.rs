@@ -9,7 +9,7 @@ use super::text::RulesText;
 use crate::command::{COMMANDS, Command, Doors, Question, questions};
 use crate::engine::{Commands, Locked};
 
-/// What a set of rules allows.
+/// The commands that a set of rules allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The commands that may be called.
@@ -19,7 +19,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What the host alone would allow.
+    /// The commands that the host alone would allow.
     pub fn of_host(&self) -> Commands {
         let mut of_host = self.allowed;
         of_host.add(self.host_is_too_kind);

@@ -22,7 +22,7 @@ part! {
     pub struct Known {
         /// By name.
         seen: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>> = LazyLock::new(Mutex::default),
-        /// What each list of command rules allows. Most users share theirs with others.
+        /// The verdict on each list of command rules. Most users share theirs with others.
         judged: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>> = LazyLock::new(Mutex::default),
         /// How many users have been read.
         revisions: AtomicU64 = AtomicU64::new(1),
@@ -32,9 +32,9 @@ part! {
 /// A user as last read.
 pub struct Seen {
     text: HostText,
-    /// What it may do at the ports.
+    /// Its rights at the ports.
     pub user: Arc<User>,
-    /// What it may do at the host's door.
+    /// Its rights at the host's door.
     pub at_door: Arc<User>,
     /// Commands of the table that the host may allow although the user's rules do not.
     pub open: Commands,

@@ -30,12 +30,12 @@ use known::{Known, Seen, default_is_open};
 pub use known::{authenticate, is_on};
 use touched::{Touched, UserChange};
 
-/// What is known of the host's users.
+/// The host's users, as far as midi knows them.
 pub static USERS: Users =
     Users { known: Known::new(), changes: Changes::new(), at_door: AtDoor::new() };
 
-/// The host's users: what was last read of them, who may have changed since, and what follows for
-/// the host door.
+/// The host's users as last read, those that may have changed since, and the consequences for the
+/// host door.
 pub struct Users {
     known: Known,
     changes: Changes,
@@ -49,12 +49,12 @@ impl Users {
         self.at_door.users_may_change(ctx.locked());
     }
 
-    /// What a user may do; `None` if there is no such user.
+    /// A user with its rights at the ports; `None` if there is no such user.
     pub fn look(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
         self.known.with(locked, name, |seen| (*seen.user).clone())
     }
 
-    /// What a user may do at the host's door, or else at the ports; `None` if there is no such
+    /// A user with its rights at the host's door, or else at the ports; `None` if there is no such
     /// user.
     pub fn rights(&self, locked: Locked<'_>, name: &[u8], at_door: bool) -> Option<Arc<User>> {
         let of_door = |seen: &Seen| Arc::clone(if at_door { &seen.at_door } else { &seen.user });
@@ -65,7 +65,7 @@ impl Users {
     /// it.
     ///
     /// # Errors
-    /// The host's error text for what is not allowed.
+    /// The host's error text, if the command is not allowed.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
         if self.at_door.is_asked(call.command) {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_and_what_is_meant() {
+    fn rules_are_told_apart() {
         let rules = |text: &[u8]| Description::read(text).rules.remove(0);
         assert!(rules(b"+@all").is_all());
         assert!(!rules(b"+@all -set").is_all() && rules(b"+@all -set").begins_with_all());

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs() {
+    fn replies_that_differ_in_resp3() {
         let cases: [(Say<'_>, &str, &str); 3] = [
             (&|reply| reply.null(), "|$-1\r\n", "|_\r\n"),
             (&|reply| reply.map(5), "|*10\r\n", "|%5\r\n"),

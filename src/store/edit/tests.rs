@@ -35,7 +35,7 @@ fn apart() -> Now {
 }
 
 #[test]
-fn what_has_expired_is_removed_by_whoever_meets_it() {
+fn expired_keys_are_removed_by_the_first_who_meets_them() {
     let mut tested = Tested::new();
     assert!(tested.at(&Now::at(DUE), |edit| edit.is_there()), "up to the end of that millisecond");
     assert!(!tested.at(&Now::at(DUE + 1), |edit| edit.is_there()));
@@ -113,7 +113,7 @@ fn seen(edit: &Edit<'_>) -> Option<(Vec<u8>, Option<UnixMs>, Origin)> {
 /// Each change is taken back and made again, twice, in place and with a second reader of the
 /// buffer, who sees nothing of it.
 #[test]
-fn what_is_kept_restores_a_key_and_makes_the_change_again() {
+fn kept_values_restore_a_key_and_make_the_change_again() {
     const OLD: &[u8] = b"0123456789";
     let of = |parts: &[ValuePart], before| ChangeKind::Parts { parts: parts.into(), before };
     let part = |start, end| of(&[(start, end)], OLD.len());

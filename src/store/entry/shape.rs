@@ -1,6 +1,6 @@
 //! Where the parts of a block lie, as the first byte and the lengths behind it tell.
 
-use super::{HeldValue, UnixMs, Value};
+use super::{UnixMs, Value, ValueRef};
 
 pub(super) const HAS_EXPIRY: u8 = 1 << 0;
 pub(super) const WIDE_KEY: u8 = 1 << 1;
@@ -8,7 +8,7 @@ pub(super) const WIDE_VALUE: u8 = 1 << 2;
 pub(super) const SHARED: u8 = 1 << 3;
 
 const EXPIRY_BYTES: usize = size_of::<UnixMs>();
-pub(super) const SHARED_BYTES: usize = size_of::<HeldValue>();
+pub(super) const SHARED_BYTES: usize = size_of::<ValueRef>();
 
 pub(super) const fn key_len_bytes(flags: u8) -> usize {
     if flags & WIDE_KEY != 0 { 4 } else { 1 }

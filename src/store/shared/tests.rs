@@ -19,7 +19,7 @@ fn entry(value: &SharedValue) -> Entry {
     Entry::new(b"key", Value::Shared(value), None)
 }
 
-/// What happens to the entries of one buffer.
+/// A step in the life of the entries of one buffer.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Copy(usize),
@@ -88,9 +88,9 @@ fn no_room_is_lost_or_left_between_threads() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let held = HeldValue::new(&value);
+                    let held = ValueRef::new(&value);
                     held.make_room();
-                    let another = HeldValue::new(&value);
+                    let another = ValueRef::new(&value);
                     another.make_room();
                     drop(held);
                 });
@@ -102,7 +102,7 @@ fn no_room_is_lost_or_left_between_threads() {
 }
 
 #[test]
-fn what_the_log_keeps_takes_no_room_twice() {
+fn values_kept_by_the_log_take_no_room_twice() {
     let value = SharedValue::new(vec![1; BYTES]);
     let mut first = entry(&value);
     let copy = first.copy_as(b"copy");

@@ -111,7 +111,7 @@ impl Bench {
         self.timed_restart(FROM_BASE, server, round)
     }
 
-    /// What a write and an fdatasync take, one after the other, in a file beside the servers'.
+    /// The time of a write and an fdatasync, one after the other, in a file beside the servers'.
     pub(super) fn raw_syncs(&self, bytes: usize, round: &mut Round) -> Result<()> {
         let path = self.dir.join("raw");
         let (mut file, record) = (File::create(&path)?, vec![b'x'; bytes]);

@@ -154,7 +154,7 @@ impl Marks {
     }
 }
 
-/// What a server holds, as far as it can tell: for stock redis-server the number of keys.
+/// The content of a server, as far as it can tell: for stock redis-server the number of keys.
 fn contents(server: &Server) -> Result<String> {
     let mut control = server.control()?;
     let has_midi = server.spec.args.iter().any(|arg| arg == "--loadmodule");

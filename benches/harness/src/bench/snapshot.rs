@@ -27,9 +27,9 @@ pub const FAULTS: &str = "page faults of the server beside BGSAVE";
 pub const ADDED: &str = "memory added by BGSAVE beside the load, MiB";
 /// The peak of memory that the child has for itself.
 pub const CHILD: &str = "the child's own memory, MiB";
-/// What the server takes with its data.
+/// The memory of the server with its data.
 pub const RESIDENT: &str = "resident memory, MiB";
-/// Which part of it is in huge pages.
+/// The part of it in huge pages.
 pub const HUGE: &str = "in huge pages, MiB";
 
 /// midi's part of the pauses of several forks: the middle and the worst.
@@ -70,7 +70,7 @@ pub struct Snapshot {
 pub struct Forks {
     /// The data.
     pub fill: String,
-    /// What runs meanwhile.
+    /// The load that runs meanwhile.
     pub load: Load,
     /// How many.
     pub count: u32,
@@ -197,7 +197,7 @@ pub(super) fn endless(
     Ok([window, rate_args(load, so_far, round)?].concat())
 }
 
-/// What a BGSAVE took.
+/// The cost of a BGSAVE.
 struct Saved {
     /// How long its child ran.
     seconds: f64,

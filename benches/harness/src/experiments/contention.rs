@@ -10,7 +10,7 @@ pub const NAME: &str = "light-beside-heavy";
 /// Light commands, by their names at the points.
 pub const LIGHT: [(&str, &str); 2] = [("GET", "GET {key}"), ("MGET of 500", "MGET {key}*500")];
 
-/// What the heavy commands match: a fifth of the keys 0 to 999,999.
+/// The pattern of the heavy commands: a fifth of the keys 0 to 999,999.
 pub const HEAVY: &str = "KEYS key:*[37]";
 
 /// The open loop's rate for light, as a part of its undisturbed rate.

@@ -1,4 +1,4 @@
-//! What is compared. An experiment is a description; `bench.rs` runs it.
+//! The experiments. An experiment is a description; `bench.rs` runs it.
 //!
 //! To add one: a file here with a function that gives an [`Experiment`], its name in [`all`] and
 //! [`NAMES`], and its goals in `goals.rs`.

@@ -1,4 +1,4 @@
-//! What midi must reach, and whether a run shows it.
+//! The goals of midi, and whether a run shows them.
 
 mod aof;
 mod list;
@@ -52,7 +52,7 @@ impl Verdict {
 pub struct Goal {
     /// Section of the list of goals.
     pub section: u32,
-    /// What is wanted.
+    /// The goal.
     pub text: String,
     /// The bound.
     pub bound: Bound,

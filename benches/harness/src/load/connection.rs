@@ -187,7 +187,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What will never be answered: `each(should have been sent at, kind, count)`.
+    /// Lends the commands that stay unanswered: `each(should have been sent at, kind, count)`.
     pub fn give_up(&mut self, mut each: impl FnMut(Ns, usize, u64)) {
         self.in_flight.drain(..).for_each(|sent| each(sent.at, sent.kind, sent.count));
         self.late.drain(..).for_each(|at| each(at, 0, 1));

@@ -1,4 +1,4 @@
-//! Which key comes next: uniform, Zipf or in sequence; and the values.
+//! The next key: uniform, Zipf or in sequence; and the values.
 
 use std::str::FromStr;
 

@@ -320,7 +320,7 @@ fn end_with_input(run: &Run) {
     });
 }
 
-/// What the processes had used when measuring began and when it ended.
+/// The use of the processes when measuring began and when it ended.
 pub struct Looks {
     server: (Usage, Usage),
     /// The fsyncs so far, if they are counted.

@@ -17,7 +17,7 @@ pub struct Replies {
     skip: usize,
     /// A line that is not complete yet.
     line: Vec<u8>,
-    /// What has been found so far.
+    /// The replies that were found so far.
     pub seen: Seen,
 }
 

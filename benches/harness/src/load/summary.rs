@@ -53,7 +53,7 @@ impl Latency {
     }
 }
 
-/// What a run of the load generator measured.
+/// The result of a run of the load generator.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// The measured time.
@@ -81,7 +81,7 @@ pub struct Summary {
     /// The server's fsyncs in the measured time, if they were counted.
     #[serde(default)]
     pub fsyncs: Option<u64>,
-    /// What the server's processes used in the measured time; memory at its end.
+    /// The use of the server's processes in the measured time; memory at its end.
     pub server: Usage,
     /// Processor time of the load generator itself, in nanoseconds.
     pub own_cpu_ns: u64,

@@ -26,7 +26,7 @@ const READABLE: epoll::EventFlags =
 /// How often a thread wakes up when nothing happens.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
-/// What the threads of a run share.
+/// The figures of all threads of a run.
 pub struct Run {
     /// When it began.
     pub began: Instant,
@@ -50,7 +50,7 @@ impl Run {
 
 /// One kind of command, and how often it is chosen.
 pub struct Kind {
-    /// What is sent.
+    /// The command that is sent.
     pub template: Template,
     /// Chosen when the draw is below this, and not below an earlier kind's.
     pub below: u32,
@@ -71,7 +71,7 @@ pub enum Pace {
     },
 }
 
-/// What a thread counted.
+/// The counts of a thread.
 pub struct Tally {
     /// Latencies in nanoseconds, one histogram a kind.
     pub latencies: Vec<Histogram<u64>>,
@@ -303,7 +303,7 @@ impl<'a> LoadThread<'a> {
         })
     }
 
-    /// What is still open counts with its age: leaving it out would hide a stall.
+    /// Open commands count with their age: leaving them out would hide a stall.
     fn finish(&mut self, now: Ns) {
         let tally = &mut self.tally;
         for connection in &mut self.connections {

@@ -42,7 +42,7 @@ fn machine(machine: &Machine) -> String {
     )
 }
 
-/// What the run has shown, one line each, in Markdown.
+/// The findings of the run, one line each, in Markdown.
 pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 8] {
     let got = |text: &str| {
         let goal = goals.iter().find(|goal| goal.text == text);

@@ -13,13 +13,13 @@ use crate::results::{Metric, Outcome, Results, extremes, median};
 pub struct Picture {
     /// The file's name.
     pub file: &'static str,
-    /// What it shows.
+    /// The figures that it shows.
     pub title: &'static str,
     /// Its content, an SVG.
     pub svg: String,
 }
 
-/// Which figures a picture shows: a panel for each point.
+/// The figures of a picture: a panel for each point.
 struct Wanted {
     file: &'static str,
     title: &'static str,

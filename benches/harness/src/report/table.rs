@@ -4,7 +4,7 @@ use super::{Table, figure_table, load_table};
 use crate::goals::{Goal, Verdict};
 use crate::results::Outcome;
 
-/// What a run measured, and its goals.
+/// The measurements of a run, and its goals.
 pub fn terminal(outcomes: &[Outcome], goals: &[Goal]) -> String {
     let mut text = String::new();
     for outcome in outcomes {

@@ -48,6 +48,7 @@ pub(super) struct Chunks {
     full: VecDeque<Chunk>,
     keys: usize,
     bytes: usize,
+    is_begun: bool,
 }
 
 impl Chunks {
@@ -68,11 +69,6 @@ impl Chunks {
         self.full.push_back(chunk);
     }
 
-    /// How many keys there are, including those already written.
-    pub(super) fn keys(&self) -> usize {
-        self.keys
-    }
-
     /// About the size of all in a reply.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -81,13 +77,23 @@ impl Chunks {
     /// Whether the host would refuse them: it limits the reply as a whole. A port sends it bit by
     /// bit.
     pub(super) fn are_too_large(&self, slice: &Slice<'_>) -> bool {
-        let is_of_host = slice.job.is_some_and(|job| job.door == JobDoor::Host);
+        let is_of_host = slice.job.is_some_and(|job| job.owner.door == JobDoor::Host);
         // Of the bytes counted beside each key, five are certain.
         is_of_host && self.bytes - 3 * self.keys > slice.engine.context().most_reply(JobDoor::Host)
     }
 
-    /// Writes what is left, or as much as the slice allows. True when all is written.
-    pub(super) fn say(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
+    /// Writes the array of keys, after all that `head` writes, as far as the slice allows. True
+    /// when all is written.
+    pub(super) fn say(
+        &mut self,
+        reply: &mut dyn Reply,
+        slice: Option<&Slice<'_>>,
+        head: impl FnOnce(&mut dyn Reply),
+    ) -> bool {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            head(reply);
+            reply.array(self.keys);
+        }
         while let Some(chunk) = self.full.pop_front() {
             chunk.say(reply);
             if slice.is_some_and(Slice::spent) {

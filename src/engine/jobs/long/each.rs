@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::command::{Args, OnEachKey, OwnedArgs, Reply};
-use crate::engine::{Author, Call, Engine, Gate, Intent, Part, Progress, Slice, Task, Work};
+use crate::command::{Args, OnEachKey, Reply};
+use crate::engine::call::KeptCall;
+use crate::engine::{Call, Engine, Gate, Intent, Part, Progress, Slice, Work};
 
 /// Keys between two reads of the clock.
 const KEYS_AT_A_TIME: usize = 16;
@@ -14,29 +15,18 @@ const KEYS_AT_A_TIME: usize = 16;
 /// Calls `each` on every key; replies for how many it gave true.
 pub(super) fn work(engine: &Engine, call: &Call<'_>, each: OnEachKey) -> Work {
     let count = Arc::new(AtomicI64::new(0));
-    let part = EachPart {
-        args: call.args.to_owned(usize::MAX),
-        command: call.command,
-        db: call.db,
-        prefix: call.prefix,
-        next: 1,
-        each,
-        count: Arc::clone(&count),
+    let call = KeptCall::of(call, usize::MAX);
+    let (total, owner) = (call.args.len() as u64 - 1, engine.shards().owner_of(call.args.get(1)));
+    let part = EachPart { call, next: 1, each, count: Arc::clone(&count) };
+    let say = move |reply: &mut dyn Reply, _: &Slice<'_>| {
+        reply.integer(count.load(Ordering::Relaxed));
+        true
     };
-    Work {
-        parts: vec![Box::new(part)],
-        task: Arc::new(EachTask(count)),
-        total: call.args.len() as u64 - 1,
-        first_worker: engine.shards().owner(engine.shards().of_key(call.args.get(1))),
-        sees_passed: false,
-    }
+    Work::on_one_worker(owner, say, total, part)
 }
 
 struct EachPart {
-    args: OwnedArgs,
-    command: usize,
-    db: u32,
-    prefix: &'static str,
+    call: KeptCall,
     next: usize,
     each: OnEachKey,
     count: Arc<AtomicI64>,
@@ -44,19 +34,12 @@ struct EachPart {
 
 impl Part for EachPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        while self.next < self.args.len() {
-            let end = (self.next + KEYS_AT_A_TIME).min(self.args.len());
+        let args = &self.call.args;
+        while self.next < args.len() {
+            let end = (self.next + KEYS_AT_A_TIME).min(args.len());
             let keys: SmallVec<[&[u8]; KEYS_AT_A_TIME]> =
-                (self.next..end).map(|at| self.args.get(at)).collect();
-            let call = Call {
-                command: self.command,
-                args: Args::new(&keys),
-                db: self.db,
-                now: slice.now(),
-                limits: slice.engine.settings().limits(usize::MAX),
-                prefix: self.prefix,
-                author: Author::Nobody,
-            };
+                (self.next..end).map(|at| args.get(at)).collect();
+            let call = slice.call(&self.call, Args::new(&keys));
             if let Gate::Refuse(error) = slice.engine.ledger.gate(Intent::Late(&call)) {
                 slice.refuse(error);
                 return Progress::Done;
@@ -81,14 +64,5 @@ impl Part for EachPart {
             }
         }
         Progress::Done
-    }
-}
-
-struct EachTask(Arc<AtomicI64>);
-
-impl Task for EachTask {
-    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        reply.integer(self.0.load(Ordering::Relaxed));
-        true
     }
 }

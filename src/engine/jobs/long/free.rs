@@ -1,8 +1,9 @@
-//! Freeing what FLUSHDB and FLUSHALL took out, and notifying clients that may have cached it.
+//! Freeing the tables that FLUSHDB and FLUSHALL took out, and notifying clients that may have
+//! cached their keys.
 
 use std::sync::Arc;
 
-use super::SayOk;
+use super::say_ok;
 use crate::engine::{Engine, Part, Progress, Slice, Work};
 use crate::limits::{FLUSHED_NAME_BYTES, FLUSHED_NAMES};
 use crate::store::Remains;
@@ -11,18 +12,13 @@ use crate::store::Remains;
 /// they have been notified of all of them by then.
 pub(super) fn work(engine: &Engine, remains: Vec<Remains>, cached: bool) -> Work {
     let total = remains.iter().map(|table| table.keys() as u64).sum();
-    let mut parts: Vec<FreePart> = Vec::new();
-    parts.resize_with(engine.config().workers, || FreePart { tables: Vec::new(), cached });
+    let mut tables: Vec<Vec<Remains>> = Vec::new();
+    tables.resize_with(engine.config().workers, Vec::new);
     for (number, table) in remains.into_iter().enumerate() {
-        parts[number % engine.config().workers].tables.push(table);
+        tables[number % engine.config().workers].push(table);
     }
-    Work {
-        task: Arc::new(SayOk),
-        parts: parts.into_iter().map(|part| Box::new(part) as Box<dyn Part>).collect(),
-        total,
-        first_worker: 0,
-        sees_passed: false,
-    }
+    let part = |worker| FreePart { tables: std::mem::take(&mut tables[worker]), cached };
+    Work::on_every_worker(engine, Arc::new(say_ok), total, part)
 }
 
 struct FreePart {
@@ -31,7 +27,7 @@ struct FreePart {
 }
 
 impl Part for FreePart {
-    /// What a flush took out is freed to the end, even if no client waits for it any more.
+    /// Flushed tables are freed to the end, even if no client waits any more.
     fn must_finish(&self) -> bool {
         true
     }

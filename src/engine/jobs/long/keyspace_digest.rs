@@ -17,7 +17,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::visits::{NextVisit, Visits};
+use super::visits::Visits;
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 use crate::limits::DIGEST_PIECE_BYTES;
@@ -72,7 +72,7 @@ struct DigestPart {
     task: Arc<DigestTask>,
     shards: Visits<Place>,
     sums: Sums,
-    /// Room for what is hashed of a key.
+    /// A buffer for the bytes of a key that are hashed together.
     bytes: Vec<u8>,
 }
 
@@ -95,46 +95,43 @@ struct LargeKey {
 
 impl Part for DigestPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        loop {
-            let (shard, mut place, held) = match self.shards.next(slice) {
-                NextVisit::Shard(shard, place, held) => (shard, place, held),
-                NextVisit::Blocked => return Progress::Blocked,
-                NextVisit::Done => break,
-            };
-            let is_done = self.visit(slice, &held, &mut place);
-            slice.engine.ledger.release(slice.slot, shard, held);
-            if is_done {
-                slice.advance(1);
-            } else {
-                self.shards.go_on(shard, place);
-            }
-            if slice.spent() {
-                return Progress::More;
+        let DigestPart { task, shards, sums, bytes } = self;
+        let progress = shards.slice(slice, |held, mut place| {
+            let is_done = place.visit(slice, held, task.only, sums, bytes);
+            (!is_done).then_some(place)
+        });
+        if progress == Progress::Done {
+            let mut all = task.sums.lock();
+            for (&db, sum) in &*sums {
+                let of_db = all.entry(db).or_default();
+                *of_db = of_db.wrapping_add(*sum);
             }
         }
-        let mut all = self.task.sums.lock();
-        for (&db, sum) in &self.sums {
-            let of_db = all.entry(db).or_default();
-            *of_db = of_db.wrapping_add(*sum);
-        }
-        Progress::Done
+        progress
     }
 }
 
-impl DigestPart {
+impl Place {
     /// Visits the held shard as far as the slice allows. True at its end.
-    fn visit(&mut self, slice: &Slice<'_>, store: &Store, place: &mut Place) -> bool {
+    fn visit(
+        &mut self,
+        slice: &Slice<'_>,
+        store: &Store,
+        only: Option<u32>,
+        sums: &mut Sums,
+        bytes: &mut Vec<u8>,
+    ) -> bool {
         let hasher = &slice.engine.shards().hasher;
         loop {
-            let sum = self.sums.entry(place.db).or_default();
-            if let Some(large) = place.large.last_mut() {
-                if let Some(hash) = large.next_piece(hasher, store, place.db) {
+            let sum = sums.entry(self.db).or_default();
+            if let Some(large) = self.large.last_mut() {
+                if let Some(hash) = large.next_piece(hasher, store, self.db) {
                     *sum = sum.wrapping_add(hash);
-                    place.large.pop();
+                    self.large.pop();
                 }
-            } else if let Some(cursor) = place.cursor {
-                place.visit_bucket(hasher, store, cursor, sum, &mut self.bytes);
-            } else if !place.next_db(store, self.task.only) {
+            } else if let Some(cursor) = self.cursor {
+                self.visit_bucket(hasher, store, cursor, sum, bytes);
+            } else if !self.next_db(store, only) {
                 return true;
             }
             if slice.spent() {
@@ -142,9 +139,7 @@ impl DigestPart {
             }
         }
     }
-}
 
-impl Place {
     /// Adds the keys of the bucket at the cursor.
     fn visit_bucket(
         &mut self,
@@ -205,7 +200,7 @@ impl LargeKey {
     }
 }
 
-/// Replaces `bytes` with what is hashed of a key before its value.
+/// Replaces `bytes` with the bytes of a key that are hashed before its value.
 fn write_head(entry: &Entry, bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.push(match entry.value_type() {

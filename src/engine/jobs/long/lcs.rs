@@ -6,38 +6,31 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::command::{Error, Lcs, LcsOptions, OwnedArgs, Reply};
-use crate::engine::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
+use crate::command::{Error, Lcs, LcsOptions, Reply};
+use crate::engine::call::KeptCall;
+use crate::engine::{Call, Engine, Part, Progress, Slice, Work};
 use crate::store::SharedValue;
 
 /// The longest common subsequence of the values of a call's two keys.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
     let found = Arc::new(Mutex::new(None));
     let part = LcsPart {
-        args: call.args.to_owned(usize::MAX),
+        call: KeptCall::of(call, usize::MAX),
         options: LcsOptions::parse(&call.args)?,
-        command: call.command,
-        db: call.db,
-        prefix: call.prefix,
         lcs: None,
         found: Arc::clone(&found),
     };
-    Ok(Work {
-        parts: vec![Box::new(part)],
-        task: Arc::new(LcsTask(found)),
-        // Set once the values are known.
-        total: 0,
-        first_worker: engine.shards().owner(engine.shards().of_key(call.first_key())),
-        sees_passed: false,
-    })
+    let say = move |reply: &mut dyn Reply, slice: &Slice<'_>| {
+        let mut found = found.lock();
+        found.as_mut().is_none_or(|lcs: &mut Lcs| lcs.reply(reply, &mut || slice.spent()))
+    };
+    // The total is set once the values are known.
+    Ok(Work::on_one_worker(engine.shards().owner_of(call.first_key()), say, 0, part))
 }
 
 struct LcsPart {
-    args: OwnedArgs,
+    call: KeptCall,
     options: LcsOptions,
-    command: usize,
-    db: u32,
-    prefix: &'static str,
     /// Set once the values have been read.
     lcs: Option<Lcs>,
     found: Arc<Mutex<Option<Lcs>>>,
@@ -80,18 +73,9 @@ impl LcsPart {
 
     /// `None` if a token was busy.
     fn values(&self, slice: &Slice<'_>) -> Option<Result<[SharedValue; 2], Error>> {
-        let engine = slice.engine;
-        let taking = slice.taking();
-        self.args.with(|args| {
-            let call = Call {
-                command: self.command,
-                args,
-                db: self.db,
-                now: slice.now(),
-                limits: engine.settings().limits(usize::MAX),
-                prefix: self.prefix,
-                author: Author::Nobody,
-            };
+        let (engine, taking) = (slice.engine, slice.taking());
+        self.call.args.with(|args| {
+            let call = slice.call(&self.call, args);
             let keys = call.row().key_arguments(&call.args);
             let values = engine.with_many(slice.slot, &call, keys, taking, |keys, events| {
                 engine.many_keys(&call, keys, events).lcs_values()
@@ -99,13 +83,5 @@ impl LcsPart {
             // It only reads, so a busy token is the only obstacle.
             values.ok()
         })
-    }
-}
-
-struct LcsTask(Arc<Mutex<Option<Lcs>>>);
-
-impl Task for LcsTask {
-    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
-        self.0.lock().as_mut().is_none_or(|lcs| lcs.reply(reply, &mut || slice.spent()))
     }
 }

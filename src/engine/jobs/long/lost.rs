@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::SayOk;
+use super::say_ok;
 use crate::command::Transcript;
 use crate::command::slot::slot_of;
 use crate::engine::ledger::Account;
@@ -39,7 +39,7 @@ pub fn remove_lost_keys_now(engine: &Engine, locked: Locked<'_>) {
 fn work(engine: &Engine) -> Work {
     let part =
         |worker| LostPart { shards: engine.shards().owned_by(worker).collect(), db: 0, at: 0 };
-    Work::on_every_worker(engine, Arc::new(SayOk), u64::from(engine.shards().count()), part)
+    Work::on_every_worker(engine, Arc::new(say_ok), u64::from(engine.shards().count()), part)
 }
 
 struct LostPart {
@@ -64,7 +64,7 @@ impl Part for LostPart {
             let Some(mut held) = slice.take(shard) else { return Progress::Blocked };
             let may_write = slice.is_endless() || !engine.ledger.admission.is_closed_to_workers();
             let may_go_on = may_write && self.remove_some(slice, shard, &mut held);
-            engine.ledger.release(slice.slot, shard, held);
+            slice.release(shard, held);
             if engine.ledger.notifications.is_listening() {
                 engine.ledger.announce_notifications(slice.slot);
             }

@@ -17,76 +17,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, OwnedArgs, Reply};
-use crate::engine::{
-    Author, Call, Engine, HeldShard, Locked, Part, Progress, Slice, Taking, Task, ThreadSlot, Work,
-};
+use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, Reply};
+use crate::engine::call::KeptCall;
+use crate::engine::{Call, Engine, HeldShard, Locked, Part, Progress, Slice, Work};
 use crate::limits::{MANY_TRIES, MGET_PIECE_BYTES, MGET_ROUNDS, MGET_WATCHED};
 use crate::store::{Done, Now, SharedValue, StringRef, UnixMs, read};
 
 /// The values of a call's keys.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
     let keys = call.args.len() - 1;
-    let task =
-        Arc::new(MgetTask { keys, found: Mutex::default(), head_written: AtomicBool::new(false) });
-    let asked = Asked {
-        args: call.args.to_owned(usize::MAX),
-        command: call.command,
-        db: call.db,
-        prefix: call.prefix,
-    };
+    let found = Arc::new(Mutex::new(UnwrittenReply { keys: Some(keys), values: VecDeque::new() }));
     let part = MgetPart {
-        asked: Arc::new(asked),
+        asked: Arc::new(Asked(KeptCall::of(call, usize::MAX))),
         stage: if keys > MGET_WATCHED {
             Stage::InOneGo { tries: 0 }
         } else {
             Stage::Round(Round::new(keys))
         },
         rounds: 1,
-        task: Arc::clone(&task),
+        found: Arc::clone(&found),
     };
-    Work {
-        parts: vec![Box::new(part)],
-        task,
-        total: keys as u64,
-        first_worker: engine.shards().owner(engine.shards().of_key(call.first_key())),
-        sees_passed: false,
-    }
+    let say = move |reply: &mut dyn Reply, slice: &Slice<'_>| found.lock().say(reply, slice);
+    Work::on_one_worker(engine.shards().owner_of(call.first_key()), say, keys as u64, part)
 }
 
 /// The call.
-struct Asked {
-    args: OwnedArgs,
-    command: usize,
-    db: u32,
-    prefix: &'static str,
-}
+struct Asked(KeptCall);
 
 impl Asked {
     fn key(&self, number: usize) -> &[u8] {
-        self.args.get(1 + number)
+        self.0.args.get(1 + number)
     }
 
     fn keys(&self) -> usize {
-        self.args.len() - 1
+        self.0.args.len() - 1
     }
 
     /// Copies all values while all shards are held. `None` if they were not free together.
-    fn copy_in_one_go(
-        &self,
-        engine: &Engine,
-        slot: &ThreadSlot,
-        now: Now,
-        taking: Taking<'_>,
-        most: usize,
-    ) -> Option<Result<Vec<Copied>, Error>> {
-        self.args.with(|args| {
-            let limits = engine.settings().limits(usize::MAX);
-            let (command, db, prefix, author) =
-                (self.command, self.db, self.prefix, Author::Nobody);
-            let call = Call { command, args, db, now, limits, prefix, author };
+    fn copy_in_one_go(&self, slice: &Slice<'_>, most: usize) -> Option<Result<Vec<Copied>, Error>> {
+        let (engine, taking) = (slice.engine, slice.taking());
+        self.0.args.with(|args| {
+            let call = slice.call(&self.0, args);
             let keys = call.row().key_arguments(&call.args);
-            let values = engine.with_many(slot, &call, keys, taking, |keys, events| {
+            let values = engine.with_many(slice.slot, &call, keys, taking, |keys, events| {
                 engine.many_keys(&call, keys, events).copied(most)
             });
             // It only reads, so a busy token is the only obstacle.
@@ -98,9 +71,9 @@ impl Asked {
 struct MgetPart {
     asked: Arc<Asked>,
     stage: Stage,
-    /// Which round it is, from 1.
+    /// The number of this round, from 1.
     rounds: u8,
-    task: Arc<MgetTask>,
+    found: Arc<Mutex<UnwrittenReply>>,
 }
 
 enum Stage {
@@ -113,7 +86,7 @@ enum Stage {
     OnMain(Arc<Mutex<Answer>>),
 }
 
-/// What the main thread answers.
+/// The answer of the main thread.
 enum Answer {
     NotYet,
     /// A script holds shards: try again.
@@ -171,11 +144,8 @@ impl MgetPart {
     }
 
     fn in_one_go(&mut self, slice: &Slice<'_>) -> Progress {
-        let (slot, most) = (slice.slot, most_reply(slice));
-        let taking = slice.taking();
-        if let Some(copied) =
-            self.asked.copy_in_one_go(slice.engine, slot, slice.now(), taking, most)
-        {
+        let most = most_reply(slice);
+        if let Some(copied) = self.asked.copy_in_one_go(slice, most) {
             return self.end_with(copied, slice);
         }
         let Stage::InOneGo { tries } = &mut self.stage else { return Progress::More };
@@ -210,7 +180,7 @@ impl MgetPart {
         match copied {
             Ok(copied) => {
                 slice.advance(copied.len() as u64);
-                *self.task.found.lock() = copied.into();
+                self.found.lock().values = copied.into();
             }
             Err(error) => slice.refuse(error),
         }
@@ -220,7 +190,7 @@ impl MgetPart {
     /// A round has ended, or was refused.
     fn end(&mut self) -> Progress {
         if let Stage::Round(round) = &mut self.stage {
-            *self.task.found.lock() = std::mem::take(&mut round.copied).into();
+            self.found.lock().values = std::mem::take(&mut round.copied).into();
         }
         Progress::Done
     }
@@ -230,14 +200,13 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
     if engine.shards().is_in_unit(locked) {
         return Answer::NotNow;
     }
-    let (slot, now, taking) =
-        (engine.main_slot(locked), engine.shards().main_now(locked), Taking::Wait(locked));
-    asked.copy_in_one_go(engine, slot, now, taking, most).map_or(Answer::NotNow, Answer::Copied)
+    let slice = Slice::endless(engine, locked);
+    asked.copy_in_one_go(&slice, most).map_or(Answer::NotNow, Answer::Copied)
 }
 
 /// The most bytes that may wait for the client.
 fn most_reply(slice: &Slice<'_>) -> usize {
-    slice.job.map_or(usize::MAX, |job| slice.engine.context().most_reply(job.door))
+    slice.job.map_or(usize::MAX, |job| slice.engine.context().most_reply(job.owner.door))
 }
 
 /// One attempt to copy the values one after the other.
@@ -273,13 +242,13 @@ impl Round {
     /// Adds an observer to the next key, from the last to the first.
     fn watch(&mut self, asked: &Asked, slice: &Slice<'_>) -> Step {
         let (engine, number) = (slice.engine, self.unwatched - 1);
-        let (key, db) = (asked.key(number), asked.db);
+        let (key, db) = (asked.key(number), asked.0.db);
         let shard = engine.shards().key_at(db, key).shard;
         let Some(mut held) = engine.shards().take(shard, slice.taking()) else { return Step::Busy };
         self.is_own[number] =
             held.watched.observe(db, key, &self.flag, engine.ledger.most_watched());
         self.look(key, db, &mut held, slice);
-        engine.ledger.release(slice.slot, shard, held);
+        slice.release(shard, held);
         if self.bytes > most_reply(slice) {
             slice.refuse(Error::ReplyTooLarge);
             return Step::Done;
@@ -300,7 +269,7 @@ impl Round {
 
     /// Copies the next value, or continues with it.
     fn copy(&mut self, asked: &Asked, slice: &Slice<'_>) -> Step {
-        let (engine, db, number) = (slice.engine, asked.db, self.copied.len());
+        let (engine, db, number) = (slice.engine, asked.0.db, self.copied.len());
         if number == asked.keys() {
             return Step::Done;
         }
@@ -321,7 +290,7 @@ impl Round {
             }
             step = Step::Next;
         }
-        engine.ledger.release(slice.slot, at.shard, held);
+        slice.release(at.shard, held);
         step
     }
 
@@ -356,27 +325,26 @@ impl Round {
     }
 }
 
-struct MgetTask {
-    keys: usize,
-    /// Values that are still to be written. A value is freed once it is written, so that the reply
-    /// is not in memory twice.
-    found: Mutex<VecDeque<Copied>>,
-    head_written: AtomicBool,
+/// The reply, as far as it is not written yet.
+struct UnwrittenReply {
+    /// The length of the array, until that is written.
+    keys: Option<usize>,
+    /// A value is freed once it is written, so that the reply is not in memory twice.
+    values: VecDeque<Copied>,
 }
 
-impl Task for MgetTask {
-    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
-        let mut found = self.found.lock();
-        if !self.head_written.swap(true, Ordering::Relaxed) {
-            reply.array(self.keys);
+impl UnwrittenReply {
+    fn say(&mut self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
+        if let Some(keys) = self.keys.take() {
+            reply.array(keys);
         }
-        while let Some(value) = found.pop_front() {
+        while let Some(value) = self.values.pop_front() {
             match value {
                 Some(value) => reply.bulk(value.bytes()),
                 None => reply.null(),
             }
             if slice.spent() {
-                return found.is_empty();
+                return self.values.is_empty();
             }
         }
         true

@@ -16,7 +16,7 @@ mod visits;
 pub use lost::{remove_lost_keys, remove_lost_keys_now};
 pub use scan::ScanState;
 
-use super::work::{Slice, Task, Work};
+use super::work::{Slice, Work};
 use crate::command::{
     Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, digested_db,
     flush_waits, key_pattern,
@@ -37,7 +37,7 @@ pub fn is_long(call: &Call<'_>) -> bool {
 /// work is then to free the memory.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// An error in the arguments.
 pub fn long_work(
     engine: &Engine,
     call: &Call<'_>,
@@ -93,13 +93,13 @@ fn flush(
     Ok(free::work(engine, Vec::new(), false))
 }
 
-/// Frees what a flush of the host took out, on the workers, bit by bit. The host itself notifies
-/// clients that cache its keys.
+/// Frees tables that a flush of the host took out, on the workers, bit by bit. The host itself
+/// notifies clients that cache its keys.
 pub fn free_later(engine: &Engine, remains: Vec<Remains>) {
     start_freeing(engine, remains, false);
 }
 
-/// Frees what logged flushes have taken out.
+/// Frees tables that logged flushes have taken out.
 pub(in crate::engine) fn free_flushed(engine: &Engine) {
     let tables = engine.ledger.log.take_flushed();
     let remains = tables.into_iter().map(Table::into_remains).collect();
@@ -113,12 +113,8 @@ fn start_freeing(engine: &Engine, remains: Vec<Remains>, cached: bool) {
     }
 }
 
-/// A task whose reply is just `OK`.
-struct SayOk;
-
-impl Task for SayOk {
-    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        reply.ok();
-        true
-    }
+/// The task of work whose reply is just `OK`.
+fn say_ok(reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+    reply.ok();
+    true
 }

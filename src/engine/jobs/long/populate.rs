@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::SayOk;
+use super::say_ok;
 use crate::command::PopulateArgs;
 use crate::engine::ledger::{Account, Gate, is_live};
 use crate::engine::shards::{KeyAt, sort_by_shard};
@@ -36,7 +36,7 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
         key: Vec::new(),
         value: Vec::new(),
     };
-    Work::on_every_worker(engine, Arc::new(SayOk), args.count, part)
+    Work::on_every_worker(engine, Arc::new(say_ok), args.count, part)
 }
 
 /// A key that is to be made.
@@ -93,7 +93,7 @@ impl Part for PopulatePart {
 }
 
 impl PopulatePart {
-    /// Draws numbers, or sorts what has been planned. False when nothing is left.
+    /// Draws numbers, or sorts the planned keys. False when nothing is left.
     fn draw(&mut self, engine: &Engine) -> bool {
         if !self.planned.is_empty() {
             self.sort(engine);
@@ -124,11 +124,14 @@ impl PopulatePart {
         self.done = 0;
     }
 
-    /// Whether the host watches none of the next `run` keys to be made in the held shard. If it
-    /// does, the main thread must notify it first, and is asked to.
-    #[cold]
+    /// Whether a worker may make the next `run` keys in the held shard: the keyspace is open to it,
+    /// and the host watches none of them. If it does, the main thread must notify it first, and is
+    /// asked to.
     fn may_make(&mut self, slice: &Slice<'_>, held: &HeldShard<'_>, run: usize, now: &Now) -> bool {
-        let mut may = true;
+        let mut may = !slice.engine.ledger.admission.is_closed_to_workers();
+        if !may || !held.watched.has_marks() {
+            return may;
+        }
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
             let (db, hash, key) = (self.db, planned.hash, &self.key);
@@ -150,24 +153,15 @@ impl PopulatePart {
     /// draw.
     fn make_run(&mut self, slice: &Slice<'_>, now: &Now) -> bool {
         let shard = slice.engine.shards().of(self.sorted[self.done].hash);
-        let rest = &self.sorted[self.done..];
-        let run = rest
-            .iter()
-            .take_while(|planned| slice.engine.shards().of(planned.hash) == shard)
-            .count();
+        let is_there = |planned: &&PlannedKey| slice.engine.shards().of(planned.hash) == shard;
+        let run = self.sorted[self.done..].iter().take_while(is_there).count();
         let Some(mut held) = slice.take(shard) else {
             self.put_off(run);
             return false;
         };
-        if !slice.is_endless() && slice.engine.ledger.admission.is_closed_to_workers() {
-            slice.engine.ledger.release(slice.slot, shard, held);
-            self.put_off(run);
-            return false;
-        }
         let run = run.min(self.between_looks);
-        if !slice.is_endless() && held.watched.has_marks() && !self.may_make(slice, &held, run, now)
-        {
-            slice.engine.ledger.release(slice.slot, shard, held);
+        if !slice.is_endless() && !self.may_make(slice, &held, run, now) {
+            slice.release(shard, held);
             self.put_off(run);
             return false;
         }
@@ -192,7 +186,7 @@ impl PopulatePart {
         if has_notifications && slice.engine.ledger.notifications.is_listening() {
             slice.engine.ledger.announce_notifications(slice.slot);
         }
-        slice.engine.ledger.release(slice.slot, shard, held);
+        slice.release(shard, held);
         self.done += run;
         slice.advance(run as u64);
         true

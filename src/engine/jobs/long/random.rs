@@ -6,20 +6,22 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::command::Reply;
-use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
+use crate::engine::{Engine, Part, Progress, Slice, Work};
 
 /// Some key of `db`, or null.
 pub(super) fn work(engine: &Engine, db: u32) -> Work {
-    let found = Arc::new(Mutex::new(None));
+    let found = Arc::new(Mutex::new(None::<Vec<u8>>));
     let first = fastrand::u32(..engine.shards().count());
     let part = RandomPart { db, first, visited: 0, cursor: 0, found: Arc::clone(&found) };
-    Work {
-        parts: vec![Box::new(part)],
-        task: Arc::new(RandomTask(found)),
-        total: u64::from(engine.shards().count()),
-        first_worker: engine.shards().owner(first),
-        sees_passed: false,
-    }
+    let say = move |reply: &mut dyn Reply, _: &Slice<'_>| {
+        match &*found.lock() {
+            Some(key) => reply.bulk(key),
+            None => reply.null(),
+        }
+        true
+    };
+    let shards = engine.shards();
+    Work::on_one_worker(shards.owner(first), say, shards.count().into(), part)
 }
 
 struct RandomPart {
@@ -47,7 +49,7 @@ impl Part for RandomPart {
                     }
                 })
             });
-            engine.ledger.release(slice.slot, shard, held);
+            slice.release(shard, held);
             if found.is_some() {
                 *self.found.lock() = found;
                 return Progress::Done;
@@ -62,17 +64,5 @@ impl Part for RandomPart {
             }
         }
         Progress::Done
-    }
-}
-
-struct RandomTask(Arc<Mutex<Option<Vec<u8>>>>);
-
-impl Task for RandomTask {
-    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        match &*self.0.lock() {
-            Some(key) => reply.bulk(key),
-            None => reply.null(),
-        }
-        true
     }
 }

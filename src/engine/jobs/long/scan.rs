@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::chunks::Chunks;
 use crate::command::glob::Pattern;
 use crate::command::{Error, Reply, ScanArgs};
-use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
+use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::store::{Entry, Now};
 
 /// A walk that ends when enough keys have been visited.
@@ -25,7 +25,6 @@ pub struct ScanState {
     shards: u32,
     place: u32,
     found: Chunks,
-    head_written: bool,
 }
 
 impl ScanState {
@@ -42,7 +41,6 @@ impl ScanState {
             shards,
             place: args.cursor as u32,
             found: Chunks::default(),
-            head_written: false,
         }
     }
 
@@ -101,30 +99,23 @@ impl ScanState {
 
     /// The reply: cursor and keys. True when all is written.
     pub fn reply(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
-        if !self.head_written {
-            self.head_written = true;
-            let at_end = self.shard == self.shards;
-            let cursor =
-                if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
+        let at_end = self.shard == self.shards;
+        let cursor = if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
+        self.found.say(reply, slice, |reply| {
             reply.array(2);
             reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
-            reply.array(self.found.keys());
-        }
-        self.found.say(reply, slice)
+        })
     }
 }
 
 /// A SCAN with a large COUNT.
 pub(super) fn work(engine: &Engine, db: u32, args: &ScanArgs) -> Work {
     let state = Arc::new(Mutex::new(ScanState::new(engine, args, db)));
-    let first_worker = engine.shards().owner(state.lock().shard());
-    Work {
-        parts: vec![Box::new(ScanPart(Arc::clone(&state)))],
-        task: Arc::new(ScanTask(state)),
-        total: args.count as u64,
-        first_worker,
-        sees_passed: false,
-    }
+    let owner = engine.shards().owner(state.lock().shard());
+    let part = ScanPart(Arc::clone(&state));
+    let say =
+        move |reply: &mut dyn Reply, slice: &Slice<'_>| state.lock().reply(reply, Some(slice));
+    Work::on_one_worker(owner, say, args.count as u64, part)
 }
 
 struct ScanPart(Arc<Mutex<ScanState>>);
@@ -139,7 +130,7 @@ impl Part for ScanPart {
             };
             let (before, shard) = (state.left, state.shard());
             state.visit(slice.engine, &held, &now, &mut || slice.spent());
-            slice.engine.ledger.release(slice.slot, shard, held);
+            slice.release(shard, held);
             slice.advance((before - state.left) as u64);
             if state.found.are_too_large(slice) {
                 slice.refuse(Error::ReplyTooLarge);
@@ -150,13 +141,5 @@ impl Part for ScanPart {
             }
         }
         Progress::Done
-    }
-}
-
-struct ScanTask(Arc<Mutex<ScanState>>);
-
-impl Task for ScanTask {
-    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
-        self.0.lock().reply(reply, Some(slice))
     }
 }

@@ -2,43 +2,46 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{HeldShard, Slice};
+use crate::engine::{HeldShard, Progress, Slice};
 
-/// Shards still to visit, each with where its visit goes on.
+/// Shards still to visit, each with the place at which its visit goes on.
 pub(super) struct Visits<T>(VecDeque<(u32, T)>);
-
-/// What a part does next.
-pub(super) enum NextVisit<'a, T> {
-    /// Visits this shard, from here on.
-    Shard(u32, T, HeldShard<'a>),
-    /// All shards that are left are busy, or the slice is over.
-    Blocked,
-    /// No shard is left.
-    Done,
-}
 
 impl<T> Visits<T> {
     pub(super) fn new(shards: impl Iterator<Item = (u32, T)>) -> Self {
         Visits(shards.collect())
     }
 
-    /// The next shard that is not busy; busy ones come later.
-    pub(super) fn next<'a>(&mut self, slice: &Slice<'a>) -> NextVisit<'a, T> {
-        for _ in 0..self.0.len() {
+    /// Visits shards until the slice is over; busy ones come later. `visit` gets a held shard and
+    /// the place to go on from, and returns the place for its next visit, `None` if there is none.
+    pub(super) fn slice(
+        &mut self,
+        slice: &Slice<'_>,
+        mut visit: impl FnMut(&HeldShard<'_>, T) -> Option<T>,
+    ) -> Progress {
+        let mut busy = 0;
+        while busy < self.0.len() {
             let Some((shard, from)) = self.0.pop_front() else { break };
-            if let Some(held) = slice.take(shard) {
-                return NextVisit::Shard(shard, from, held);
+            match slice.take(shard) {
+                None => {
+                    self.0.push_back((shard, from));
+                    busy += 1;
+                }
+                Some(held) => {
+                    busy = 0;
+                    let next = visit(&held, from);
+                    slice.release(shard, held);
+                    match next {
+                        // Before all others.
+                        Some(from) => self.0.push_front((shard, from)),
+                        None => slice.advance(1),
+                    }
+                }
             }
-            self.0.push_back((shard, from));
             if slice.spent() {
-                break;
+                return if busy > 0 { Progress::Blocked } else { Progress::More };
             }
         }
-        if self.0.is_empty() { NextVisit::Done } else { NextVisit::Blocked }
-    }
-
-    /// The visit of a shard goes on from here, before all others.
-    pub(super) fn go_on(&mut self, shard: u32, from: T) {
-        self.0.push_front((shard, from));
+        if self.0.is_empty() { Progress::Done } else { Progress::Blocked }
     }
 }

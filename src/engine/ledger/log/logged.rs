@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::command::record::{Record, Records, header, select};
-use crate::store::Origin;
+use crate::command::record::{header, select};
 
 /// Something for the host's log.
 #[derive(Clone, Copy)]
@@ -51,26 +50,5 @@ impl<'a> Logged<'a> {
     }
 }
 
-/// Whether the host has taken something for its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrote {
-    /// It has.
-    Taken,
-    /// It logs nothing that is done here.
-    Refused,
-}
-
 /// The most that a text begins with, in bytes.
 const HEAD_BYTES: usize = 64;
-
-/// The record that this is the text of, if a command of midi's says the same.
-pub fn as_command(text: &[u8]) -> Option<Record<'_>> {
-    match Records::without_head(text).next()?.ok()? {
-        Record::Set { origin, .. } if origin != Origin::Given => None,
-        // The command does nothing then, the record changes how the value came about.
-        Record::SetRange { bytes: [], .. } => None,
-        // No command says so.
-        Record::SetRanges { .. } => None,
-        record => Some(record),
-    }
-}

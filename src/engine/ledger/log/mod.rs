@@ -13,21 +13,26 @@
 //!                                                             set_safe ─► held replies
 //! ```
 //!
+//! `run` is the run that a thread has under way, `tail` the log with its tail; `publish` is the way
+//! of a run from the end of an edit into the tail, and to the host.
+//!
 //! A reply to a write is held until its run's position is *safe*: written as the host's policy
-//! says. The tail can be taken back, and made again: see `take_back`.
+//! says. `take_back` takes the tail back, and makes it again.
 
 mod counts;
 mod logged;
-mod open_run;
-mod spare;
+mod past;
+mod publish;
+mod run;
 mod tail;
+mod take_back;
 mod thread_log;
 
 #[cfg(test)]
 mod tests;
 
 pub use counts::LogCounts;
-pub use logged::{Logged, Wrote, as_command};
-pub(super) use open_run::{Change, ChangeOfAll, OpenRun};
+pub use logged::Logged;
+pub(super) use run::{Change, ChangeOfAll, OpenRun};
 pub use tail::Log;
 pub(in crate::engine) use thread_log::ThreadLog;

@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::counts::{Counts, LogCounts};
-use super::logged::{Logged, Wrote};
-use super::open_run::{ChangeOfAll, OpenRun};
-use super::spare::SpareRuns;
+use super::counts::LogCounts;
+use super::logged::Logged;
+use super::past::Past;
+use super::run::OpenRun;
 use crate::command::record::{Record, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Table;
 use crate::sync::Watermark;
 
 /// The log of writes.
+#[derive(Default)]
 pub struct Log {
     pub(in crate::engine::ledger) tail: Mutex<Tail>,
     /// The last position that the host has in its log.
@@ -35,12 +36,11 @@ pub struct Log {
     reads_wait: AtomicBool,
     /// The last position when that began.
     reads_wait_since: AtomicU64,
-    spare: Mutex<SpareRuns>,
-    /// Tables that logged flushes have taken out, to be freed.
-    flushed: Mutex<Vec<Table>>,
+    past: Mutex<Past>,
     /// The text that is being written, kept for its memory.
     text: Mutex<Vec<u8>>,
-    pub(in crate::engine::ledger) counts: Counts,
+    /// Runs that were taken back. A forked child counts here too, so it takes no lock.
+    pub(in crate::engine::ledger) taken_back: AtomicU64,
 }
 
 #[derive(Default)]
@@ -92,6 +92,20 @@ impl Tail {
         }
     }
 
+    /// Gives a run of the holder of the global lock, which the host gets now, its position.
+    fn number(&mut self, run: &mut OpenRun) {
+        self.last += 1;
+        self.last_unit = run.unit;
+        self.count_unit(run.unit, run.text.len());
+        run.position = self.last;
+    }
+
+    /// Puts runs back that the host has refused.
+    fn put_back(&mut self, batch: Vec<PublishedRun>) {
+        self.has_of_all |= batch.iter().any(|published| published.run.ends_text());
+        batch.into_iter().rev().for_each(|published| self.runs.push_front(published));
+    }
+
     /// Takes so many runs.
     fn take(&mut self, count: usize) -> Vec<PublishedRun> {
         let taken: Vec<PublishedRun> = self.runs.drain(..count).collect();
@@ -111,27 +125,6 @@ pub(in crate::engine::ledger) struct PublishedRun {
 impl PublishedRun {
     fn new(run: Box<OpenRun>) -> Self {
         PublishedRun { bytes: run.bytes(), run, at: Instant::now() }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Log {
-            tail: Mutex::default(),
-            logged: AtomicU64::new(0),
-            safe: Watermark::default(),
-            undone: Mutex::default(),
-            last_undone: AtomicU64::new(0),
-            before_sleep: AtomicU64::new(0),
-            slept_at: Mutex::default(),
-            bytes: AtomicUsize::new(0),
-            reads_wait: AtomicBool::new(false),
-            reads_wait_since: AtomicU64::new(0),
-            spare: Mutex::default(),
-            flushed: Mutex::default(),
-            text: Mutex::default(),
-            counts: Counts::default(),
-        }
     }
 }
 
@@ -193,8 +186,8 @@ impl Log {
         self.reads_wait.store(wait, Ordering::Relaxed);
     }
 
-    /// Whether what was written up to a position is synced, if the host's policy is `always`, and
-    /// [`Log::reads_wait`] knows it. What was written before that is not known to be.
+    /// Whether all runs up to a position are synced: the host's policy is `always`, and was when
+    /// they ran. Of older runs that is not known.
     pub fn is_synced(&self, position: u64) -> bool {
         let since = self.reads_wait_since.load(Ordering::Relaxed);
         self.reads_wait() && position <= self.safe() && (since == 0 || position > since)
@@ -273,7 +266,7 @@ impl Log {
 
     /// An empty run.
     pub(in crate::engine::ledger) fn spare_run(&self) -> Box<OpenRun> {
-        let spare = self.spare.try_lock().and_then(|mut spare| spare.pop());
+        let spare = self.past.try_lock().and_then(|mut past| past.pop());
         let mut run = spare.unwrap_or_default();
         run.clear();
         run
@@ -281,7 +274,7 @@ impl Log {
 
     /// Frees what spare runs keep of keys.
     pub fn clear_spares(&self) {
-        self.spare.lock().clear();
+        self.past.lock().clear();
     }
 
     /// Gives a run of one record to `write` at once, if there is no tail. Returns whether that has
@@ -292,7 +285,7 @@ impl Log {
     pub(in crate::engine::ledger) fn log_one(
         &self,
         mut run: Box<OpenRun>,
-        write: &mut dyn FnMut(Logged<'_>) -> Wrote,
+        write: &mut dyn FnMut(Logged<'_>) -> bool,
     ) -> Result<(bool, u64), Box<OpenRun>> {
         let Some((db, _)) = run.databases.filter(|_| run.records == 1) else { return Err(run) };
         {
@@ -300,25 +293,20 @@ impl Log {
             if !tail.runs.is_empty() {
                 return Err(run);
             }
-            tail.last += 1;
-            tail.last_unit = run.unit;
-            tail.count_unit(run.unit, run.text.len());
-            run.position = tail.last;
+            tail.number(&mut run);
         }
         let position = run.position;
-        if write(Logged::Record { db, text: &run.text, version: run.version }) == Wrote::Refused {
+        if !write(Logged::Record { db, text: &run.text, version: run.version }) {
             let refused = PublishedRun::new(run);
             self.bytes.fetch_add(refused.bytes, Ordering::Relaxed);
-            let mut tail = self.tail.lock();
-            tail.has_of_all |= refused.run.ends_text();
-            tail.runs.push_front(refused);
+            self.tail.lock().put_back(vec![refused]);
             return Ok((false, position));
         }
         self.logged.store(position, Ordering::Relaxed);
-        self.counts.add_one(run.text.len());
-        self.keep_flushed(&mut run);
-        let bytes = run.bytes();
-        self.spare.lock().push(run, bytes);
+        let (bytes, text_bytes) = (run.bytes(), run.text.len());
+        let mut past = self.past.lock();
+        past.counts.add(1, 1, text_bytes, Duration::ZERO);
+        past.push(run, bytes);
         Ok((true, position))
     }
 
@@ -329,36 +317,35 @@ impl Log {
         &self,
         own: Option<Box<OpenRun>>,
         most: usize,
-        write: &mut dyn FnMut(Logged<'_>) -> Wrote,
+        write: &mut dyn FnMut(Logged<'_>) -> bool,
     ) -> (bool, u64) {
         let is_own = own.is_some();
-        let mut batch = self.take_batch(own, most);
+        let batch = self.take_batch(own, most);
         let Some(last) = batch.last().map(|published| published.run.position) else {
             return (false, 0);
         };
         let mut text = self.text.lock();
         write_text(&batch, &mut text);
-        let wrote = if batch.iter().all(|published| published.run.records == 0) {
-            Wrote::Taken
-        } else {
-            write(Logged::Text { text: &text, is_own_only: is_own && batch.len() == 1 })
-        };
+        let is_taken = batch.iter().all(|published| published.run.records == 0)
+            || write(Logged::Text { text: &text, is_own_only: is_own && batch.len() == 1 });
         let text_bytes = text.len();
         text.clear();
         text.shrink_to(4 * JOURNAL_TEXT_BYTES);
         drop(text);
-        if wrote == Wrote::Refused {
-            let mut tail = self.tail.lock();
-            tail.has_of_all |= batch.iter().any(|published| published.run.ends_text());
-            batch.into_iter().rev().for_each(|published| tail.runs.push_front(published));
+        if !is_taken {
+            self.tail.lock().put_back(batch);
             return (false, last);
         }
         self.logged.store(last, Ordering::Relaxed);
         let bytes = batch.iter().map(|published| published.bytes).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.counts.add(&batch, text_bytes);
-        batch.iter_mut().for_each(|published| self.keep_flushed(&mut published.run));
-        self.reuse(&mut batch);
+        // Workers try for this lock: so it is taken late.
+        let now = Instant::now();
+        let waited = batch.iter().map(|published| now - published.at).sum();
+        let records = batch.iter().map(|published| u64::from(published.run.records)).sum();
+        let mut past = self.past.lock();
+        past.counts.add(batch.len() as u64, records, text_bytes, waited);
+        batch.into_iter().for_each(|published| past.push(published.run, published.bytes));
         (true, last)
     }
 
@@ -371,34 +358,20 @@ impl Log {
             tail.is_announced = count < tail.runs.len();
             return tail.take(count);
         };
-        tail.last += 1;
-        tail.last_unit = own.run.unit;
-        tail.count_unit(own.run.unit, own.run.text.len());
-        own.run.position = tail.last;
+        tail.number(&mut own.run);
         self.bytes.fetch_add(own.bytes, Ordering::Relaxed);
         tail.runs.push_back(own);
         tail.runs.drain(..).collect()
     }
 
-    fn keep_flushed(&self, run: &mut OpenRun) {
-        if let Some(ChangeOfAll::Emptied(tables)) = run.of_all.take() {
-            self.flushed.lock().extend(tables.into_iter().map(|(.., table)| table));
-        }
-    }
-
     /// Whether logged flushes have taken out tables that are to be freed.
     pub(in crate::engine::ledger) fn has_flushed(&self) -> bool {
-        !self.flushed.lock().is_empty()
+        !self.past.lock().flushed.is_empty()
     }
 
     /// Tables that logged flushes have taken out, to be freed.
     pub(in crate::engine) fn take_flushed(&self) -> Vec<Table> {
-        std::mem::take(&mut *self.flushed.lock())
-    }
-
-    fn reuse(&self, batch: &mut Vec<PublishedRun>) {
-        let mut spare = self.spare.lock();
-        batch.drain(..).for_each(|published| spare.push(published.run, published.bytes));
+        std::mem::take(&mut self.past.lock().flushed)
     }
 
     /// The main loop is about to sleep, and the host will write its log before. True if it should
@@ -421,7 +394,7 @@ impl Log {
         if more {
             self.safe.raise(logged);
             let waited = self.slept_at.lock().take().map_or(Duration::ZERO, |at| at.elapsed());
-            self.counts.add_safe_step(waited);
+            self.past.lock().counts.add_safe_step(waited);
         }
         more
     }
@@ -437,7 +410,8 @@ impl Log {
             tail_bytes: self.tail_bytes(),
             tail_age: oldest.map_or(Duration::ZERO, |at| at.elapsed()),
             positions: (last, self.logged(), self.safe()),
-            ..self.counts.read()
+            taken_back: self.taken_back.load(Ordering::Relaxed),
+            ..self.past.lock().counts
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use super::{Logged, Wrote};
+use super::Logged;
 use crate::command::record::Records;
 use crate::command::{Action, Reply, Transcript, host_commands};
 use crate::engine::Gates;
@@ -336,7 +336,7 @@ fn a_unit_is_in_one_text() {
     let mut texts = Vec::new();
     let mut write = |logged: Logged<'_>| {
         texts.push(Records::new(&logged.text()).expect("a version").count());
-        Wrote::Taken
+        true
     };
     while !engine.ledger.log.is_tail_empty() {
         engine.ledger.log.hand_over(None, 1, &mut write);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::open_run::OpenRun;
+use super::run::OpenRun;
 use crate::sync::Waiting;
 
 /// One thread's part of the log. Only that thread uses it.

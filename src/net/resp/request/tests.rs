@@ -109,7 +109,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_follows_a_carriage_return_is_not_looked_at() {
+fn the_byte_after_a_carriage_return_is_not_looked_at() {
     assert_eq!(command(b"*1\rx$4\ryPINGzz"), [b"PING"]);
 }
 

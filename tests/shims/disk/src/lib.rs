@@ -10,8 +10,8 @@
 //! * `DISK_FAIL_WRITE`, `DISK_FAIL_SYNC`: files. While one of them exists, that call fails with the
 //!   error that the file names: `ENOSPC`, or else `EIO`. A failing fsync is slow, too.
 //!
-//! What libc itself writes, for fwrite() and fprintf(), does not come by here: a server's log, an
-//! RDB, and the base of an AOF are written.
+//! Writes of libc itself, for fwrite() and fprintf(), do not come by here: a server's log, an RDB,
+//! and the base of an AOF are written.
 
 use std::ffi::{CStr, OsString, c_int, c_long, c_void};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// What the environment said when the program began. Servers overwrite theirs.
+/// The environment's word when the program began. Servers overwrite theirs.
 struct Settings {
     path: Option<OsString>,
     sync_delay: Duration,

@@ -94,7 +94,7 @@ impl Tested {
     }
 
     fn slice(&self) -> Slice<'_> {
-        Slice::short(&self.0, self.0.main_slot(LOCKED), None)
+        Slice::short(&self.0, self.0.worker_slot(0), None)
     }
 }
 
@@ -191,13 +191,13 @@ fn every_change_counts_and_can_be_taken_back() {
         tested.say(2, "flushdb");
         assert_eq!((tested.digest(), tested.digest_of(0)), before, "{back}");
     }
-    // Which database has which keys counts for all together only.
+    // The numbers of the databases count for the digest of all together only.
     tested.say(0, "swapdb 1 3");
     assert_eq!(tested.digest_of(3), before.1);
     assert_ne!(tested.digest(), before.0);
     tested.say(0, "swapdb 1 3");
     assert_eq!(tested.digest(), before.0);
-    // What a value came of does not count.
+    // The origin of a value does not count.
     tested.say(0, "set f 0.5");
     let given = tested.digest();
     tested.say(0, "set f 0.25");

@@ -13,9 +13,8 @@ use crate::command::{Args, Cluster, Keep, Reply, Transcript, find};
 use crate::engine::call::{Author, Call, Taking};
 use crate::engine::jobs::{JobDoor, JobOwner, JobReply};
 use crate::engine::ledger::Account;
-use crate::engine::ledger::Wrote;
 use crate::engine::request::PortClient;
-use crate::engine::{AllHeld, Config, Engine, Gates, Settings};
+use crate::engine::{AllHeld, Config, Engine, Gates, HostLog, Locked, Logged, Settings};
 use crate::store::{Census, Entry, Now, Origin, SharedValue, UnixMs, Value};
 use crate::sync::LOCKED;
 
@@ -58,18 +57,23 @@ pub(super) fn new_engine(gates: Gates) -> Engine {
     engine
 }
 
+impl HostLog for Arc<Host> {
+    fn may_log(&self, _: Locked<'_>) -> bool {
+        MAY_LOG.get()
+    }
+
+    fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
+        let takes = !self.refuses.load(Ordering::Relaxed);
+        if takes {
+            self.texts.lock().push(logged.text().into_owned());
+        }
+        takes
+    }
+}
+
 pub(super) fn logging_engine(host: &Arc<Host>) -> Engine {
-    let (engine, host) = (new_engine(Gates::AOF_ON), Arc::clone(host));
-    engine.context().outside.on_log(
-        |_| MAY_LOG.get(),
-        Box::new(move |_, logged| {
-            if host.refuses.load(Ordering::Relaxed) {
-                return Wrote::Refused;
-            }
-            host.texts.lock().push(logged.text().into_owned());
-            Wrote::Taken
-        }),
-    );
+    let engine = new_engine(Gates::AOF_ON);
+    engine.context().outside.set_log(Box::new(Arc::clone(host)));
     engine
 }
 

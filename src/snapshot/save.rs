@@ -33,47 +33,40 @@ pub struct SaveStats {
 /// Lends a shard: the closure is called once, before this returns.
 pub type VisitShard<'a> = dyn FnMut(u32, &mut dyn FnMut(&Store)) + 'a;
 
+/// How keys are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SavedAs {
+    /// As frames of a section.
+    Section,
+    /// As MIDI.JOURNALs, for the end of an AOF's base that is not an RDB. A file of these has no
+    /// end of its own, and cannot say that its keys are not to be trusted.
+    Records,
+}
+
 /// Writes all keys to `sink`. `visit_shard` lends a shard; nothing is written meanwhile, so it may
 /// take the shard's token for that time. A shard is lent several times, and the keyspace must not
 /// change until this returns. After each frame, `progress` gets what has been saved so far. It
 /// ends early if the sink fails.
 pub fn save(
     engine: &Engine,
+    saved_as: SavedAs,
     visit_shard: &mut VisitShard<'_>,
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(SaveStats),
 ) -> SaveStats {
-    let mut saving = Saving::new(engine, SavedAs::Section, visit_shard, sink, progress);
+    let (frames, tally) = (0, Tally::default());
+    let mut saving = Saving { engine, saved_as, visit_shard, sink, progress, frames, tally };
     let (databases, keys) = saving.databases();
-    let needed = databases.last().map_or(0, |&db| u64::from(db) + 1);
-    let distrusted = engine.gates().has(Gates::UNSYNCED);
-    saving.put(&format::header(Header { databases: needed, distrusted, keys }));
+    if saved_as == SavedAs::Section {
+        let needed = databases.last().map_or(0, |&db| u64::from(db) + 1);
+        let distrusted = engine.gates().has(Gates::UNSYNCED);
+        saving.put(&format::header(Header { databases: needed, distrusted, keys }));
+    }
     databases.into_iter().for_each(|db| saving.database(db));
-    saving.put(&format::end(saving.frames, saving.tally));
+    if saved_as == SavedAs::Section {
+        saving.put(&format::end(saving.frames, saving.tally));
+    }
     saving.stats()
-}
-
-/// As [`save`], but writes the keys as MIDI.JOURNALs, for the end of an AOF's base that is not an
-/// RDB. A file of these has no end of its own, and cannot say that its keys are not to be trusted.
-pub fn save_records(
-    engine: &Engine,
-    visit_shard: &mut VisitShard<'_>,
-    sink: &mut dyn Sink,
-    progress: &mut dyn FnMut(SaveStats),
-) -> SaveStats {
-    let mut saving = Saving::new(engine, SavedAs::Records, visit_shard, sink, progress);
-    let (databases, _) = saving.databases();
-    databases.into_iter().for_each(|db| saving.database(db));
-    saving.stats()
-}
-
-/// How keys are written.
-#[derive(Clone, Copy)]
-enum SavedAs {
-    /// As frames of a section.
-    Section,
-    /// As texts of records.
-    Records,
 }
 
 impl SavedAs {
@@ -107,27 +100,17 @@ impl SavedAs {
     }
 }
 
-struct Saving<'a> {
+struct Saving<'a, 'v> {
     engine: &'a Engine,
     saved_as: SavedAs,
-    visit_shard: &'a mut VisitShard<'a>,
+    visit_shard: &'a mut VisitShard<'v>,
     sink: &'a mut dyn Sink,
     progress: &'a mut dyn FnMut(SaveStats),
     frames: u64,
     tally: Tally,
 }
 
-impl<'a> Saving<'a> {
-    fn new(
-        engine: &'a Engine,
-        saved_as: SavedAs,
-        visit_shard: &'a mut VisitShard<'a>,
-        sink: &'a mut dyn Sink,
-        progress: &'a mut dyn FnMut(SaveStats),
-    ) -> Self {
-        Saving { engine, saved_as, visit_shard, sink, progress, frames: 0, tally: Tally::default() }
-    }
-
+impl Saving<'_, '_> {
     fn stats(&self) -> SaveStats {
         SaveStats { keys: self.tally.keys, bytes: self.tally.bytes }
     }

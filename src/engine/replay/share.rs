@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use super::TextError;
-use super::queue::{Meeting, Queue};
+use super::queue::Queue;
+use super::{Replayed, TextError};
 use crate::command::record::{Record, Records, RecordsPosition};
-use crate::engine::{Replayed, Slice};
+use crate::engine::Slice;
 use crate::limits::AHEAD;
 
 /// How far a share is.
@@ -17,8 +17,8 @@ pub(super) struct Share {
     /// The text that it is in, and its number.
     text: Option<(u64, Arc<Vec<u8>>)>,
     cursor: ReadTo,
-    /// What it does at the next record of two shares, once it has got there.
-    meeting: Option<Meeting>,
+    /// Whether the other share waits at the next record of two shares, once this one is there.
+    is_last: Option<bool>,
     /// A thread goes on with it; still set after a panic.
     is_running: bool,
 }
@@ -47,79 +47,51 @@ struct RecordBatch<'a> {
     places: ArrayVec<ReadTo, AHEAD>,
 }
 
-/// How a share went on.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Went {
-    /// It got any further.
-    pub(super) any: bool,
-    /// It cannot go on now: no text, a busy token, or another share that is not as far.
-    pub(super) blocked: bool,
-}
-
-/// Why a share stops within a text.
-enum Halt {
-    /// It is through.
-    End,
-    /// The slice is over.
-    Spent,
-    /// See [`Went::blocked`].
-    Blocked,
-}
-
 impl Share {
     pub(super) fn new(number: usize) -> Self {
         let cursor = ReadTo::default();
-        Share { number, text: None, cursor, meeting: None, is_running: false }
+        Share { number, text: None, cursor, is_last: None, is_running: false }
     }
 
-    /// Goes on, through at most so many texts, until the slice is over.
-    pub(super) fn go_on(&mut self, queue: &Queue, slice: &Slice<'_>, texts: usize) -> Went {
+    /// Goes on, through at most so many texts, until the slice is over. False if it got no further:
+    /// no text, a busy token, or another share that is not as far.
+    pub(super) fn go_on(&mut self, queue: &Queue, slice: &Slice<'_>, texts: usize) -> bool {
         if std::mem::replace(&mut self.is_running, true) {
             queue.fail(0, TextError::Internal);
         }
-        let mut went = Went::default();
+        let mut any = false;
         for _ in 0..texts {
             if self.text.is_none() {
                 self.text = queue.text(self.number);
             }
-            let Some((number, text)) = self.text.clone() else {
-                went.blocked = true;
+            let Some((number, text)) = self.text.clone() else { break };
+            let is_through = self.read(&text, queue, slice, &mut any).unwrap_or_else(|error| {
+                queue.fail(number, error);
+                false
+            });
+            if !is_through {
                 break;
-            };
-            match self.read(&text, queue, slice, &mut went.any) {
-                Ok(Halt::End) => {
-                    self.text = None;
-                    self.cursor.at = None;
-                    queue.done(self.number);
-                    went.any = true;
-                }
-                Ok(Halt::Spent) => break,
-                Ok(Halt::Blocked) => {
-                    went.blocked = true;
-                    break;
-                }
-                Err(error) => {
-                    queue.fail(number, error);
-                    went.blocked = true;
-                    break;
-                }
             }
+            self.text = None;
+            self.cursor.at = None;
+            queue.done(self.number);
+            any = true;
         }
         self.is_running = false;
-        went
+        any
     }
 
-    /// Replays its records of a text.
+    /// Replays its records of a text. True if it is through.
     fn read(
         &mut self,
         text: &[u8],
         queue: &Queue,
         slice: &Slice<'_>,
         any: &mut bool,
-    ) -> Result<Halt, TextError> {
+    ) -> Result<bool, TextError> {
         loop {
             let batch = self.gather(text, slice)?;
-            let Some(&first) = batch.places.first() else { return Ok(Halt::End) };
+            let Some(&first) = batch.places.first() else { return Ok(true) };
             let done = match &batch.records[..] {
                 [record] if self.is_of_two_shares(record, slice) => {
                     self.meet(record, first, queue, slice)?
@@ -129,10 +101,10 @@ impl Share {
             *any |= done > 0;
             if let Some(&next) = batch.places.get(done) {
                 self.cursor = next;
-                return Ok(Halt::Blocked);
+                return Ok(false);
             }
             if slice.spent() {
-                return Ok(Halt::Spent);
+                return Ok(false);
             }
         }
     }
@@ -173,7 +145,7 @@ impl Share {
                         self.cursor.at = place.at;
                         return Ok(batch);
                     }
-                    engine.prefetch_for_replay(&replayed);
+                    engine.shards().prefetch(replayed.shard());
                     batch.records.push(replayed);
                     batch.places.push(place);
                 }
@@ -197,19 +169,17 @@ impl Share {
         slice: &Slice<'_>,
     ) -> Result<usize, TextError> {
         let number = place.met;
-        match *self.meeting.get_or_insert_with(|| queue.meet(number)) {
-            Meeting::Wait if queue.must_wait(number) => return Ok(0),
-            Meeting::Wait => {}
-            Meeting::Last => {
-                if replay(&[*record], &[place], slice)? == 0 {
-                    return Ok(0);
-                }
-                queue.met(number);
-                // The other share's worker may nap.
-                slice.engine.context().wake_ports();
+        if *self.is_last.get_or_insert_with(|| queue.meet(number)) {
+            if replay(&[*record], &[place], slice)? == 0 {
+                return Ok(0);
             }
+            queue.met(number);
+            // The other share's worker may nap.
+            slice.engine.context().wake_ports();
+        } else if queue.must_wait(number) {
+            return Ok(0);
         }
-        self.meeting = None;
+        self.is_last = None;
         Ok(1)
     }
 }

@@ -9,8 +9,8 @@
 //!                                 └────────────► replicas ────────────┘
 //! ```
 //!
-//! What a client wrote is in the host's stream once its position is safe: then the main loop has
-//! turned after it was logged. Where the stream is at that moment, INFO tells, and how far each
+//! A client's write is in the host's stream once its position is safe: then the main loop has
+//! turned after it was logged. INFO tells where the stream is at that moment, and how far each
 //! replica has acknowledged it. A filter sees that an acknowledgement comes, but anybody can send
 //! one: it only has midi look, once a turn at most, and only while a client waits.
 
@@ -19,11 +19,11 @@ use std::time::Instant;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawCtx, api, c_text};
-use super::super::instance::instance;
-use super::super::state::persistence::{WaitList, WaitingClient};
-use super::super::{guarded, pause};
-use super::save_points;
+use super::super::super::api::{Ctx, RawCtx, api, c_text};
+use super::super::super::instance::instance;
+use super::super::super::state::persistence::{WaitList, WaitingClient};
+use super::super::super::{guarded, pause};
+use super::super::save_points;
 use crate::command::Error;
 use crate::engine::{Awaited, Locked, ReplicaWait, Waited};
 
@@ -173,12 +173,12 @@ impl WaitingClient {
 /// Whether the server's AOF is on, and complete.
 ///
 /// # Errors
-/// What of it is synced cannot be told.
+/// Nothing tells what of it is synced.
 fn look_at_aof(ctx: Ctx<'_>) -> Result<bool, Error> {
     if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF == 0 {
         return Err(Error::WaitAofIsOff);
     }
-    // What the host does not tell may be the case: then nothing is known of what is synced.
+    // An answer that the host does not give may be yes: then nothing is known to be synced.
     let is_always = ctx.config_is(c"appendfsync", b"always");
     if !is_always || !ctx.config_is(c"no-appendfsync-on-rewrite", b"no") {
         return Err(Error::WaitAofUnknown);
@@ -202,7 +202,7 @@ impl Stream {
         let acknowledged = (0..replicas)
             .filter_map(|number| acknowledged(info.text(&c_text(&format!("slave{number}")))?));
         Stream {
-            // What is not known no replica has.
+            // No replica has come as far as an offset that is not known.
             offset: info.number(c"master_repl_offset").unwrap_or(u64::MAX),
             acknowledged: acknowledged.collect(),
         }

@@ -15,18 +15,18 @@
 //! master as a user that nobody has. Where CONFIG is not to be had, it is told to follow port 0 of
 //! its master's host, which no server has.
 //!
-//! What is changed for that are settings of the operator's. They are put back before a CONFIG SET
-//! or CONFIG REWRITE runs, and changed again when the turn ends: so the file never has ours, and
-//! what the operator sets meanwhile is kept.
+//! For that, settings of the operator's are changed. They are put back before a CONFIG SET or
+//! CONFIG REWRITE runs, and changed again when the turn ends: so the file never has ours, and
+//! settings that the operator changes meanwhile are kept.
 
 use std::ffi::CStr;
 
 use redis_module::raw;
 
-use super::super::api::{Answer, Ctx, Level, log};
-use super::super::context::Filtered;
-use super::super::instance::instance;
-use super::super::state::persistence::{Quarantine, Setting};
+use super::super::super::api::{Answer, Ctx, Level, log};
+use super::super::super::context::Filtered;
+use super::super::super::instance::instance;
+use super::super::super::state::persistence::{Quarantine, Setting};
 use crate::engine::Locked;
 
 /// Keeps it from being promoted: by Sentinel, and by the cluster.

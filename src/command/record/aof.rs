@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use crate::command::record::{Record, RecordError, Records};
+use super::{RecordError, Records};
 use crate::limits::MAX_STRING_BYTES;
 
 /// What is wrong with a file, and where. Positions are in bytes from its beginning.
@@ -11,7 +11,7 @@ use crate::limits::MAX_STRING_BYTES;
 pub struct Damage {
     /// Where it is.
     pub at: u64,
-    /// What stands before this place is whole: the beginning of the command, or of its MULTI.
+    /// The file is whole up to this place: the beginning of the command, or of its MULTI.
     pub whole_until: u64,
     /// What is wrong.
     pub reason: String,
@@ -195,7 +195,7 @@ fn records(text: &[u8]) -> Result<(), (RecordError, Option<Vec<u8>>)> {
     let mut last = None;
     let read = Records::new(text).and_then(|records| {
         for record in records {
-            last = key_of(&record?).or(last);
+            last = record?.key().or(last);
         }
         Ok(())
     });
@@ -206,23 +206,7 @@ fn records(text: &[u8]) -> Result<(), (RecordError, Option<Vec<u8>>)> {
     })
 }
 
-/// The first key of a record.
-fn key_of<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
-    Some(match *record {
-        Record::Set { key, .. }
-        | Record::Del { key }
-        | Record::PexpireAt { key, .. }
-        | Record::Persist { key }
-        | Record::Append { key, .. }
-        | Record::SetRange { key, .. }
-        | Record::Rename { key, .. }
-        | Record::Copy { key, .. }
-        | Record::Move { key, .. } => key,
-        _ => return None,
-    })
-}
-
-/// The second word of what begins like a record, which is its key as a rule. A word of a wrong
+/// The second word of a text that begins like a record: its key, as a rule. A word of a wrong
 /// length is taken to end with its line.
 fn key_at(text: &[u8]) -> Option<&[u8]> {
     fn line(text: &[u8]) -> Option<(&[u8], &[u8])> {

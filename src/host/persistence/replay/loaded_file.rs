@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use crate::journal::aof;
+use crate::command::record::aof;
 
 /// The endings of files with commands.
 const ENDINGS: [&str; 2] = [".incr.aof", ".base.aof"];

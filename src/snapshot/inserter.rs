@@ -7,7 +7,7 @@ use super::format::{self, Body, EntryHead, Tally};
 use super::intake::{Intake, RawFrame};
 use super::numbers::ENTRIES;
 use crate::engine::{Part, Progress, Slice, StagedKey, Staging};
-use crate::limits::LOAD_RUN_KEYS;
+use crate::limits::LOAD_KEYS_AT_ONCE;
 use crate::store::{KeyHash, SharedValue, Value, prefetch};
 
 /// An entry whose shard is known.
@@ -87,7 +87,7 @@ impl Inserter {
             return Ok(true);
         }
         if self.done < self.sorted.len() {
-            self.insert_run(&staging)?;
+            self.insert_some(&staging)?;
             return Ok(true);
         }
         Ok(false)
@@ -129,23 +129,23 @@ impl Inserter {
     }
 
     /// Puts some entries of the next shard into it.
-    fn insert_run(&mut self, staging: &Staging) -> Result<(), LoadError> {
+    fn insert_some(&mut self, staging: &Staging) -> Result<(), LoadError> {
         let rest = &self.sorted[self.done..];
         let shard = staging.shard_of(rest[0].hash);
         let same = |entry: &&PlannedEntry| staging.shard_of(entry.hash) == shard;
-        let run = rest.iter().take(LOAD_RUN_KEYS).take_while(same).count();
-        if let Some(next) = rest.get(run) {
+        let count = rest.iter().take(LOAD_KEYS_AT_ONCE).take_while(same).count();
+        if let Some(next) = rest.get(count) {
             staging.prefetch(staging.shard_of(next.hash));
         }
-        // The entries of the next run, probably.
-        for entry in rest.iter().skip(run).take(run) {
+        // The entries that come next, probably.
+        for entry in rest.iter().skip(count).take(count) {
             prefetch_entry(&self.frames[entry.frame as usize].bytes, entry.left);
         }
         let mut held = staging.lock(shard);
-        for entry in &rest[..run] {
+        for entry in &rest[..count] {
             held.prefetch(self.databases[entry.frame as usize], entry.hash);
         }
-        for entry in &rest[..run] {
+        for entry in &rest[..count] {
             let (db, frame) =
                 (self.databases[entry.frame as usize], &self.frames[entry.frame as usize]);
             let inserted = entry_at(&frame.bytes, entry.left).and_then(|(head, value)| {
@@ -158,7 +158,7 @@ impl Inserter {
             });
             inserted.map_err(|fault| frame.error(fault))?;
         }
-        self.done += run;
+        self.done += count;
         Ok(())
     }
 

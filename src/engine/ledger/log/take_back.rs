@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use super::Ledger;
-use super::log::{Change, ChangeOfAll, OpenRun};
+use super::super::Ledger;
+use super::{Change, ChangeOfAll, OpenRun};
 use crate::command::Event;
 use crate::engine::call::Author;
 use crate::engine::shards::AllHeld;
@@ -36,7 +36,7 @@ impl Ledger {
         let mut tail = self.log.tail.lock();
         for published in tail.runs.iter_mut().rev() {
             self.exchange(all, slot, &mut published.run);
-            self.log.counts.taken_back.fetch_add(1, Ordering::Relaxed);
+            self.log.taken_back.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -57,7 +57,7 @@ impl Ledger {
             }
         }
         self.log.forget(&runs);
-        self.log.counts.taken_back.fetch_add(runs.len() as u64, Ordering::Relaxed);
+        self.log.taken_back.fetch_add(runs.len() as u64, Ordering::Relaxed);
         runs.len()
     }
 

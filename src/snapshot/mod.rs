@@ -2,8 +2,8 @@
 //!
 //! `format.rs` says how the strings look. [`save`] makes them of a keyspace that holds still, in a
 //! forked child as a rule; [`load`] fills a [`Staging`](crate::engine::Staging) from them, on all
-//! workers, and refuses all that is not exactly what was saved. [`save_records`] writes the same
-//! keys as records, for an AOF.
+//! workers, and refuses all that is not exactly what was saved. [`SavedAs::Records`] has the same
+//! keys written as records, for an AOF.
 
 mod error;
 mod format;
@@ -17,4 +17,4 @@ mod save;
 pub use error::{Fault, FramePlace, LoadError};
 pub use load::{LoadStats, Source, load};
 pub use numbers::VERSION;
-pub use save::{SaveStats, Sink, VisitShard, save, save_records};
+pub use save::{SaveStats, SavedAs, Sink, VisitShard, save};

@@ -2,9 +2,9 @@
 
 use arrayvec::ArrayVec;
 
-use super::error::TextError;
-use crate::command::record::{Record, Records};
-use crate::engine::{Engine, ReplayError, Replayed, Taking};
+use super::{ReplayError, Replayed, TextError};
+use crate::command::record::{Record, Records, is_of_version_1};
+use crate::engine::{Engine, Taking};
 use crate::limits::AHEAD;
 use crate::sync::Locked;
 
@@ -94,7 +94,7 @@ impl<'t> Here<'_, 't> {
         if is_alone || self.records.is_full() {
             self.replay_gathered()?;
         }
-        self.engine.prefetch_for_replay(&replayed);
+        self.engine.shards().prefetch(replayed.shard());
         self.records.push(replayed);
         self.offsets.push(offset);
         if is_alone { self.replay_gathered() } else { Ok(()) }
@@ -118,4 +118,18 @@ impl<'t> Here<'_, 't> {
 
 fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
     move |error| TextError::Replay { error, offset }
+}
+
+/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or it is
+/// of a version that has records about any number of keys.
+pub fn is_for_here(text: &[u8]) -> bool {
+    !is_of_version_1(text) || may_be_of_all(text)
+}
+
+fn may_be_of_all(text: &[u8]) -> bool {
+    /// The last record has at most this many bytes then.
+    const BYTES: usize = 64;
+    let end = &text[text.len().saturating_sub(BYTES)..];
+    let has = |name: &[u8]| end.windows(name.len()).any(|part| part == name);
+    has(b"\r\nFLUSHDB\r\n") || has(b"\r\nFLUSHALL\r\n") || has(b"\r\nSWAPDB\r\n")
 }

@@ -5,13 +5,17 @@
 //!
 //! While an AOF is loaded, the workers replay the texts. Before each other command, before the
 //! host's own FLUSHALL and SWAPDB, and at the end, all texts have been replayed: so the order is
-//! that of the file. What a master sends the main thread applies as it comes, groups under all
-//! their tokens, and has the host log as it stands in its own AOF. Its own replicas get the
-//! master's stream from the host.
+//! that of the file. The main thread replays a master's stream as it comes, groups under all their
+//! tokens, and has the host log it as it stands in its own AOF. The host passes the stream on to
+//! replicas of this one.
 //!
-//! What cannot be replayed is never skipped. It ends the load, and with it the process, as the host
-//! does with commands that it does not know. A replica does not follow its master any more: see
-//! `sync`.
+//! A command that cannot be replayed is never skipped. It ends the load, and with it the process,
+//! as the host does with commands that it does not know. A replica does not follow its master any
+//! more: see `sync`.
+
+mod loaded_file;
+pub mod quarantine;
+pub mod sync;
 
 use redis_module::raw;
 
@@ -22,13 +26,12 @@ use super::super::kept::HostArgs;
 use super::super::reply::HostReply;
 use super::super::string::HostString;
 use super::super::unit;
-use super::journal::{Logging, replicate_command};
-use super::{loaded_file, loading};
-use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
-use crate::engine::{Author, Call, Gates, Locked};
-use crate::journal::replay::{Replay, TextError, is_for_here, replay_here};
+use super::hand_over::{Logging, replicate_command};
+use super::loading;
+use crate::command::{Action, Args, COMMANDS, DoorCommand, Reply};
+use crate::engine::{Gates, Locked};
+use crate::engine::{Replay, TextError, is_for_here, replay_here};
 use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
-use crate::store::{Now, UnixMs};
 
 /// The id that every host gives the client that replays its AOF.
 const AOF_CLIENT: u64 = u64::MAX;
@@ -56,7 +59,7 @@ pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
 }
 
 /// Runs a command of the node from which slots come. False for others. The host sends it as its
-/// master's, and would not stop if it were refused. What it does is logged.
+/// master's, and would not stop if it were refused. Its effect is logged.
 #[cold]
 pub fn import(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
     if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED == 0 {
@@ -116,34 +119,20 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> Result<(), S
     let list: Vec<&[u8]> = (0..argv.len()).map(text).collect();
     let is_long = matches!(row.action, Action::EachKey(_)) && list.len() > KEYS_AT_ONCE + 1;
     if !is_long {
-        return run_call(number, ctx, Args::with_keeper(&list, &host_args), keep_bytes);
+        return run_call(number, ctx, Args::with_keeper(&list, &host_args));
     }
     // In one go it would be a job, whose keys expire by the clock.
     list[1..].chunks(KEYS_AT_ONCE).try_for_each(|keys| {
         let part = [&list[..1], keys].concat();
-        run_call(number, ctx, Args::new(&part), keep_bytes)
+        run_call(number, ctx, Args::new(&part))
     })
 }
 
-/// Runs a command to its end. Its reply is only looked at.
-fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>, keep_bytes: usize) -> Result<(), String> {
-    let call = Call {
-        command: number,
-        args,
-        db: ctx.selected_db(),
-        now: Now::at(UnixMs::MIN),
-        limits: Limits { keep_bytes, ..Limits::NONE },
-        prefix: PREFIX,
-        author: Author::Nobody,
-    };
-    let mut reply = Transcript::default();
-    match call.row().check_arity(&call.args) {
-        Ok(()) => instance().engine.run_waiting(ctx.locked(), &call, &mut reply),
-        Err(error) => call.refuse(error, &mut reply),
-    }
-    reply.first_error().map_or(Ok(()), |error| {
-        let (name, error) = (call.row().name.to_uppercase(), error.escape_ascii());
-        Err(format!("MIDI.{name} answers '{error}'"))
+fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
+    let (engine, db) = (&instance().engine, ctx.selected_db());
+    engine.replay_command(ctx.locked(), db, number, args, PREFIX).map_err(|error| {
+        let (name, error) = (COMMANDS[number].name.to_uppercase(), error.escape_ascii());
+        format!("MIDI.{name} answers '{error}'")
     })
 }
 

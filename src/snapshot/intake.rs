@@ -46,6 +46,7 @@ pub(super) struct Intake {
     all_idle: Condvar,
 }
 
+#[derive(Default)]
 struct IntakeState {
     /// `None` at the end: then no thread can get it any more.
     staging: Option<Arc<Staging>>,
@@ -77,18 +78,12 @@ impl Intake {
         keep_bytes: usize,
         workers: usize,
     ) -> Self {
+        let staging = Some(Arc::clone(staging));
         Intake {
             databases,
             keep_bytes,
             workers,
-            state: Mutex::new(IntakeState {
-                staging: Some(Arc::clone(staging)),
-                frames: VecDeque::new(),
-                bytes: 0,
-                busy: 0,
-                tally: Tally::default(),
-                error: None,
-            }),
+            state: Mutex::new(IntakeState { staging, ..IntakeState::default() }),
             all_idle: Condvar::new(),
         }
     }
@@ -122,8 +117,8 @@ impl Intake {
         state.frames.clear();
     }
 
-    /// Ends it: waits until no thread has a batch. What still waits is dropped. From then on nobody
-    /// has the staging from here.
+    /// Ends it: waits until no thread has a batch. Frames that still wait are dropped. From then
+    /// on nobody has the staging from here.
     ///
     /// # Errors
     /// The error that a thread met.

@@ -11,6 +11,7 @@ use crate::limits::LOAD_WAITING_BYTES;
 /// The texts, and how far the shares are.
 pub(super) struct Queue(Mutex<QueueState>);
 
+#[derive(Default)]
 struct QueueState {
     /// Texts that some share is not through with. Not crossbeam's queue: every share reads each.
     texts: VecDeque<Arc<Vec<u8>>>,
@@ -27,26 +28,9 @@ struct QueueState {
     ended: bool,
 }
 
-/// What a share finds at a record of two shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meeting {
-    /// The other share is not here yet.
-    Wait,
-    /// It waits: the record is this share's to replay.
-    Last,
-}
-
 impl Queue {
     pub(super) fn new(shares: usize) -> Self {
-        Queue(Mutex::new(QueueState {
-            texts: VecDeque::new(),
-            bytes: 0,
-            first: 0,
-            next: vec![0; shares],
-            waiting: BTreeSet::new(),
-            error: None,
-            ended: false,
-        }))
+        Queue(Mutex::new(QueueState { next: vec![0; shares], ..QueueState::default() }))
     }
 
     /// Whether a text of so many bytes must wait. One above the limit waits alone.
@@ -91,10 +75,10 @@ impl Queue {
         }
     }
 
-    /// A share has got to this record of two shares.
-    pub(super) fn meet(&self, record: u64) -> Meeting {
-        let mut state = self.0.lock();
-        if state.waiting.insert(record) { Meeting::Wait } else { Meeting::Last }
+    /// A share has got to this record of two shares. True if the other one waits there: this one
+    /// replays the record. False if it is the first, and must wait.
+    pub(super) fn meet(&self, record: u64) -> bool {
+        !self.0.lock().waiting.insert(record)
     }
 
     /// The record has been replayed: the share that waits can go on.

@@ -17,11 +17,10 @@
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, is_connected};
-use super::super::context::Filtered;
-use super::super::instance::instance;
-use super::super::{modules, pause};
-use super::journal;
+use super::super::super::api::{Ctx, is_connected};
+use super::super::super::context::Filtered;
+use super::super::super::instance::instance;
+use super::super::super::{modules, pause};
 use crate::engine::{Gates, Mode};
 use crate::limits::EXECS_AFTER_PAUSE;
 
@@ -58,7 +57,7 @@ fn begin(command: Filtered<'_>) {
         // Commands also run after BEFORE_SLEEP: the turn must end soon all the same.
         engine.context().outside.wake_main();
     }
-    journal::hand_over(ctx);
+    super::hand_over(ctx);
 }
 
 /// Whether the command is called by nothing else: what is logged inside of another command the host

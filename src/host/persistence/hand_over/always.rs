@@ -11,13 +11,13 @@
 //!   the replies in the same turn. There a client is blocked, and unblocked at once: the host
 //!   answers it in the next turn, after the sync.
 
-use super::super::api::Ctx;
-use super::super::blocked::Blocked;
-use super::super::door::{HostCaller, may_wait};
-use super::super::instance::instance;
-use super::super::reply::HostReply;
-use super::super::version::{ANSWERS_EARLY, is_redis_since};
-use super::journal::may_log;
+use super::super::super::api::Ctx;
+use super::super::super::blocked::Blocked;
+use super::super::super::door::{HostCaller, may_wait};
+use super::super::super::instance::instance;
+use super::super::super::reply::HostReply;
+use super::super::super::version::{ANSWERS_EARLY, is_redis_since};
+use super::context::may_log;
 use crate::command::{DoorCommand, Error, Transcript};
 use crate::engine::{
     Call, Caller, Engine, ForMain, HostClient, JobOwner, JobReply, Locked, Origin, Request,
@@ -36,7 +36,7 @@ pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     slot.take_seen();
     let mut late = LateCaller { ctx, reply: Transcript::default() };
     let is_early =
-        *instance().journal.answers_early.get_or_init(|| is_redis_since(ctx, ANSWERS_EARLY));
+        *instance().hand_over.answers_early.get_or_init(|| is_redis_since(ctx, ANSWERS_EARLY));
     let is_late = is_early && may_wait(ctx);
     if is_late {
         engine.run(slot, call, &mut late);

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::Ledger;
-use super::edit::RecordOf;
-use super::gates::Gates;
-use super::log::{ChangeOfAll, Logged, OpenRun};
-use super::mode::Mode;
+use super::super::Ledger;
+use super::super::edit::RecordOf;
+use super::super::gates::Gates;
+use super::super::mode::Mode;
+use super::{ChangeOfAll, Logged, OpenRun};
 use crate::command::Error;
 use crate::command::record::Record;
 use crate::engine::call::Call;
@@ -26,7 +26,7 @@ impl Ledger {
 
     /// Notes the end of an edit in the run that is under way.
     #[inline(never)]
-    pub(super) fn note_edit(
+    pub(in crate::engine::ledger) fn note_edit(
         &self,
         slot: &ThreadSlot,
         store: &mut Store,
@@ -60,15 +60,10 @@ impl Ledger {
     }
 
     /// Notes in the run that is under way that a key was removed because it was due.
-    pub(super) fn note_expired(&self, slot: &ThreadSlot, db: u32, entry: Entry) {
+    pub(in crate::engine::ledger) fn note_expired(&self, slot: &ThreadSlot, db: u32, entry: Entry) {
         let mut run = slot.log.run.lock();
         run.add(db, Record::Del { key: entry.key() });
         run.note_removed(db, entry);
-    }
-
-    /// Adds a record to the run that is under way.
-    pub(super) fn note_record(&self, slot: &ThreadSlot, db: u32, record: Record<'_>) {
-        slot.log.run.lock().add(db, record);
     }
 
     /// Whether groups are marked in a run of this thread. All that a unit does is a group.
@@ -95,7 +90,7 @@ impl Ledger {
     /// A thread is about to release a shard: publishes its run, if that has changed the shard, and
     /// notes what its replies must wait for.
     #[inline(never)]
-    pub(super) fn end_run(&self, slot: &ThreadSlot, shard: &mut ShardLog) {
+    pub(in crate::engine::ledger) fn end_run(&self, slot: &ThreadSlot, shard: &mut ShardLog) {
         if shard.is_changed {
             shard.is_changed = false;
             shard.position = self.publish(slot);
@@ -157,7 +152,7 @@ impl Ledger {
             self.announce_tail_of(slot);
         }
         if self.is_log_full() {
-            self.admission.close_gate(Gates::JOURNAL);
+            self.admission.close_gate(Gates::LOG_FULL);
             // The main thread may have made room meanwhile, and found the gate open.
             self.open_gate_if_room();
         }
@@ -167,7 +162,7 @@ impl Ledger {
     /// Logs a change of all shards, which the caller holds: the tail, and then the record, unless
     /// the host itself logs what happened. Returns its position, and the tables that the change
     /// leaves to be freed now: if the host refuses the record, they are kept with it.
-    pub(super) fn log_change_of_all(
+    pub(in crate::engine::ledger) fn log_change_of_all(
         &self,
         locked: Locked<'_>,
         record: Option<(u32, Record<'_>)>,
@@ -199,22 +194,13 @@ impl Ledger {
     /// Logs a run of the holder of the global lock, and the tail before it.
     fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
         let mut write = |logged: Logged<'_>| self.context().outside.log(locked, logged);
-        match self.log.log_one(run, &mut write) {
-            Ok((true, position)) => position,
-            Ok((false, position)) => {
-                self.announce_tail();
-                position
+        let (is_taken, position) = self.log.log_one(run, &mut write).unwrap_or_else(|run| {
+            if self.log.has_of_all() {
+                self.log_whole_tail(locked);
             }
-            Err(run) => self.log_with_tail(locked, run),
-        }
-    }
-
-    fn log_with_tail(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
-        if self.log.has_of_all() {
-            self.log_whole_tail(locked);
-        }
-        let (taken, position) = self.hand_over(locked, Some(run), usize::MAX);
-        if !taken {
+            self.hand_over(locked, Some(run), usize::MAX)
+        });
+        if !is_taken {
             self.announce_tail();
         }
         position
@@ -278,16 +264,16 @@ impl Ledger {
         // One thread makes room while another closes the gate: one of the two sees the other's
         // work.
         fence(Ordering::SeqCst);
-        if self.admission.gates().has(Gates::JOURNAL)
+        if self.admission.gates().has(Gates::LOG_FULL)
             && self.log.tail_bytes()
                 <= self.context().settings.journal_buffer.load(Ordering::Relaxed) / 2
         {
-            self.admission.open_gate(self.context(), Gates::JOURNAL);
+            self.admission.open_gate(self.context(), Gates::LOG_FULL);
         }
     }
 
     /// Whether the tail has reached its limit: writes must wait.
-    pub(super) fn is_log_full(&self) -> bool {
+    pub(in crate::engine::ledger) fn is_log_full(&self) -> bool {
         self.log.tail_bytes() >= self.context().settings.journal_buffer.load(Ordering::Relaxed)
     }
 

@@ -16,28 +16,18 @@
 //!
 //! Any thread may go on with a share. As a rule that is its worker; a thread that waits for all of
 //! them helps. Groups between MULTI and EXEC are not kept together: nobody reads while the host
-//! loads. What a master sends is replayed by the main thread alone, and is read meanwhile: see
-//! `here`.
-
-mod error;
-mod here;
-mod queue;
-mod share;
+//! loads. The main thread alone replays a master's stream, which is read meanwhile: see `here`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use error::TextError;
-pub use here::replay_here;
-
-use crate::command::Reply;
-use crate::command::record::is_of_version_1;
-use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
+use super::TextError;
+use super::queue::Queue;
+use super::share::Share;
+use crate::engine::{Engine, Part, Progress, Slice, Work, without_reply};
 use crate::sync::Locked;
-use queue::Queue;
-use share::{Share, Went};
 
 /// How long a thread that waits for the workers sleeps when it cannot help them.
 const NAP: Duration = Duration::from_micros(50);
@@ -59,7 +49,7 @@ impl Replay {
         let shares = (0..count).map(|number| Mutex::new(Share::new(number))).collect();
         let all = Arc::new(AllShares { queue: Queue::new(count), shares });
         let part = |number| SharePart { all: Arc::clone(&all), number };
-        let work = Work::on_every_worker(engine, Arc::new(Unanswered), 0, part);
+        let work = Work::on_every_worker(engine, Arc::new(without_reply), 0, part);
         engine.jobs.start_own(engine.context(), "replay", work);
         Replay(all)
     }
@@ -107,7 +97,7 @@ impl Replay {
         let mut helped = false;
         for share in &self.0.shares {
             if let Some(mut share) = share.try_lock() {
-                helped |= share.go_on(&self.0.queue, &slice, texts).any;
+                helped |= share.go_on(&self.0.queue, &slice, texts);
             }
         }
         if !helped {
@@ -137,29 +127,7 @@ impl Part for SharePart {
         let Some(mut share) = self.all.shares[self.number].try_lock() else {
             return Progress::Blocked;
         };
-        let Went { any, blocked } = share.go_on(&self.all.queue, slice, usize::MAX);
-        if blocked && !any { Progress::Blocked } else { Progress::More }
+        let is_further = share.go_on(&self.all.queue, slice, usize::MAX);
+        if is_further { Progress::More } else { Progress::Blocked }
     }
-}
-
-struct Unanswered;
-
-impl Task for Unanswered {
-    fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        true
-    }
-}
-
-/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or it is
-/// of a version that has records about any number of keys.
-pub fn is_for_here(text: &[u8]) -> bool {
-    !is_of_version_1(text) || may_be_of_all(text)
-}
-
-fn may_be_of_all(text: &[u8]) -> bool {
-    /// The last record has at most this many bytes then.
-    const BYTES: usize = 64;
-    let end = &text[text.len().saturating_sub(BYTES)..];
-    let has = |name: &[u8]| end.windows(name.len()).any(|part| part == name);
-    has(b"\r\nFLUSHDB\r\n") || has(b"\r\nFLUSHALL\r\n") || has(b"\r\nSWAPDB\r\n")
 }

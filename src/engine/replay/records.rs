@@ -1,73 +1,25 @@
-//! Replaying records: putting what a log has back into the keyspace, in the order of the log.
+//! The records of a log on their way into the keyspace.
 //!
 //! Keys are changed as commands change them, through an [`Edit`], with the books, due times and
 //! notifications that belong to it; at a time at which nothing has expired, and whatever the mode
 //! and the gates are. A record is on one shard, or on two.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 
-use super::Engine;
-use super::call::{Author, Call, Taking};
-use super::jobs::free_later;
-use super::ledger::{Account, ChangedBy, Gates};
-use super::shards::{HeldTogether, KeyAt, of_shard};
-use super::slot::ThreadSlot;
-use crate::command::record::{CannotApply, Record, Words};
+use super::super::Engine;
+use super::super::call::{Author, Call, Taking};
+use super::super::jobs::free_later;
+use super::super::ledger::{Account, ChangedBy, Gates};
+use super::super::shards::{HeldTogether, KeyAt, of_shard};
+use super::super::slot::ThreadSlot;
+use super::ReplayError;
+use crate::command::record::{Record, Words};
 use crate::command::{Args, Event, Limits, Transcript, number_of};
 use crate::limits::AHEAD;
 use crate::store::{Edit, Now, Store, UnixMs};
 use crate::sync::Locked;
-
-/// Why a record cannot be replayed on this server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayError {
-    /// Its database does not exist here.
-    Database {
-        /// The database.
-        db: u32,
-        /// How many there are.
-        there: u32,
-    },
-    /// It would make a value longer than any may be.
-    TooLong,
-    /// Its payload is damaged.
-    Payload,
-    /// It is about all keys, and is not the last one of its text.
-    NotLast,
-    /// Only the main thread can replay it, and a worker has got it.
-    NotHere,
-    /// It is a command that is refused.
-    Refused,
-}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplayError::Database { db, there } => {
-                write!(out, "a record of database {db}, but there are {there}: raise `databases`")
-            }
-            ReplayError::TooLong => write!(out, "a record makes a value too long"),
-            ReplayError::Payload => write!(out, "the payload of a RESTORE is damaged"),
-            ReplayError::NotHere => write!(out, "a BITOP in a text of version 1"),
-            ReplayError::Refused => write!(out, "a BITOP that this midi refuses"),
-            ReplayError::NotLast => write!(out, "a record about all keys is not the last one"),
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}
-
-impl From<CannotApply> for ReplayError {
-    fn from(error: CannotApply) -> Self {
-        match error {
-            CannotApply::TooLong => ReplayError::TooLong,
-            CannotApply::Payload => ReplayError::Payload,
-        }
-    }
-}
 
 /// A key, and where it is.
 type KeyAndPlace<'a> = (&'a [u8], KeyAt);
@@ -112,25 +64,18 @@ impl Engine {
         db: u32,
         record: Record<'a>,
     ) -> Result<Option<Replayed<'a>>, ReplayError> {
-        let (key, to) = match record {
+        let to = match record {
             Record::Select { db } => return self.has_database(db).map(|()| None),
-            Record::Multi | Record::Exec => return Ok(None),
             Record::FlushDb | Record::FlushAll | Record::SwapDb { .. } => {
                 return Err(ReplayError::NotLast);
             }
             Record::BitOp { .. } => return Err(ReplayError::NotHere),
-            Record::Set { key, .. }
-            | Record::SetRanges { key, .. }
-            | Record::Restore { key, .. }
-            | Record::Del { key }
-            | Record::PexpireAt { key, .. }
-            | Record::Persist { key }
-            | Record::Append { key, .. }
-            | Record::SetRange { key, .. } => (key, None),
-            Record::Rename { key, to } => (key, Some((to, db))),
-            Record::Copy { key, to, db } => (key, Some((to, db))),
-            Record::Move { key, db } => (key, Some((key, db))),
+            Record::Rename { to, .. } => Some((to, db)),
+            Record::Copy { to, db, .. } => Some((to, db)),
+            Record::Move { key, db } => Some((key, db)),
+            _ => None,
         };
+        let Some(key) = record.key() else { return Ok(None) };
         if let Some((_, db)) = to {
             self.has_database(db)?;
         }
@@ -141,12 +86,6 @@ impl Engine {
     fn has_database(&self, db: u32) -> Result<(), ReplayError> {
         let there = self.config().databases;
         if db < there { Ok(()) } else { Err(ReplayError::Database { db, there }) }
-    }
-
-    /// Prefetches what replaying a record looks at first.
-    #[inline]
-    pub fn prefetch_for_replay(&self, replayed: &Replayed<'_>) {
-        self.shards().prefetch(replayed.shard());
     }
 
     /// Replays records on this thread, in order and with their shards held together, so that what
@@ -223,8 +162,7 @@ impl Engine {
         1
     }
 
-    /// Replays BITOP, with its arguments, to its end: as the command, at a time at which nothing
-    /// has expired.
+    /// Replays BITOP, with its arguments.
     ///
     /// # Errors
     /// The command is refused.
@@ -237,19 +175,31 @@ impl Engine {
         // Also where the port does not have it, because the host's BITOP was renamed.
         let command = number_of("bitop").ok_or(ReplayError::Refused)?;
         let list: Vec<&[u8]> = std::iter::once(&b"bitop"[..]).chain(args.iter()).collect();
-        let keep_bytes = self.settings().keep_bytes.load(Ordering::Relaxed);
-        let call = Call {
-            command,
-            args: Args::new(&list),
-            db,
-            now: Now::at(UnixMs::MIN),
-            limits: Limits { keep_bytes, ..Limits::NONE },
-            prefix: "",
-            author: Author::Nobody,
-        };
+        let replayed = self.replay_command(locked, db, command, Args::new(&list), "");
+        replayed.map_err(|_| ReplayError::Refused)
+    }
+
+    /// Replays a command, past all gates and to its end, at a time at which nothing has expired.
+    ///
+    /// # Errors
+    /// The command is refused, with this error.
+    pub fn replay_command(
+        &self,
+        locked: Locked<'_>,
+        db: u32,
+        command: usize,
+        args: Args<'_>,
+        prefix: &'static str,
+    ) -> Result<(), Vec<u8>> {
+        let limits = Limits { keep_bytes: self.settings().limits(0).keep_bytes, ..Limits::NONE };
+        let (now, author) = (Now::at(UnixMs::MIN), Author::Nobody);
+        let call = Call { command, args, db, now, limits, prefix, author };
         let mut reply = Transcript::default();
-        self.run_waiting(locked, &call, &mut reply);
-        reply.first_error().map_or(Ok(()), |_| Err(ReplayError::Refused))
+        match call.row().check_arity(&call.args) {
+            Ok(()) => self.run_waiting(locked, &call, &mut reply),
+            Err(error) => call.refuse(error, &mut reply),
+        }
+        reply.first_error().map_or(Ok(()), |error| Err(error.to_vec()))
     }
 
     /// Replays a record about all keys. False if it is not one.

@@ -9,8 +9,7 @@ use super::format::{self, Header, Tally};
 use super::inserter::Inserter;
 use super::intake::{Intake, Offered, RawFrame};
 use super::numbers::{END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
-use crate::command::Reply;
-use crate::engine::{Engine, Slice, Staging, Task, Work};
+use crate::engine::{Engine, Staging, Work, without_reply};
 use crate::sync::Locked;
 
 /// Where a snapshot's strings come from: the module's section of the host's RDB.
@@ -98,15 +97,7 @@ fn stats(frames: u64, tally: Tally, header: &Header) -> LoadStats {
 
 /// The workers' part.
 fn work(engine: &Engine, intake: &Arc<Intake>, total: u64) -> Work {
-    Work::on_every_worker(engine, Arc::new(NoReply), total, |_| Inserter::new(intake))
-}
-
-struct NoReply;
-
-impl Task for NoReply {
-    fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        true
-    }
+    Work::on_every_worker(engine, Arc::new(without_reply), total, |_| Inserter::new(intake))
 }
 
 /// Ends the workers' part, also if the source panics.

@@ -23,7 +23,7 @@
 //! in ascending order of their tags.
 //!
 //! A kind, type or tag with the top bit set may be skipped by a reader that does not know it; any
-//! other must be understood. What is skipped is counted like the rest.
+//! other must be understood. Skipped parts are counted like the rest.
 
 use xxhash_rust::xxh3::xxh3_64;
 

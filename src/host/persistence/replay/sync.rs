@@ -6,10 +6,10 @@
 //! keys that it can follow, or it becomes a master. Its own replicas get the same stream, and judge
 //! for themselves. Its link to the master is cut: see `quarantine`.
 
-use super::super::api::{Ctx, Level};
-use super::super::context::Filtered;
-use super::super::instance::instance;
-use super::super::state::persistence::Sync;
+use super::super::super::api::{Ctx, Level};
+use super::super::super::context::Filtered;
+use super::super::super::instance::instance;
+use super::super::super::state::persistence::Sync;
 use crate::command::parse_integer;
 use crate::engine::Gates;
 

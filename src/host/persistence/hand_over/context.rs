@@ -1,0 +1,125 @@
+//! The contexts in which a thread may write to the host's log.
+
+use std::cell::Cell;
+
+use redis_module::raw;
+
+use super::super::super::api::{Ctx, RawCtx};
+use super::super::super::instance::instance;
+use super::super::super::pause;
+use super::super::super::string::HostString;
+use super::replicate::{
+    is_as_command, replicate_command, replicate_each, replicate_record, replicate_text,
+};
+use crate::command::record::is_text_of;
+use crate::engine::{HostLog, Locked, Logged, Mode};
+
+thread_local! {
+    /// Where this thread may log. Not a field of the instance: in RM_Yield a thread lends the
+    /// global lock to another, in the middle of a command.
+    static PLACE: Cell<Option<LogPlace>> = const { Cell::new(None) };
+}
+
+/// A context in which a thread may log.
+#[derive(Clone, Copy)]
+struct LogPlace {
+    ctx: *mut RawCtx,
+    /// The command that the host has called in it, without its prefix, and its arguments, the name
+    /// included.
+    command: Option<(&'static str, *const [HostString<'static>])>,
+}
+
+/// While it lives, this thread logs in this context.
+pub struct Logging {
+    outer: Option<LogPlace>,
+}
+
+impl Logging {
+    /// From now on the thread logs in the context of an event in which midi may log. `None` if
+    /// nothing is logged.
+    #[inline]
+    pub fn begin(ctx: Ctx<'_>) -> Option<Self> {
+        Self::at(LogPlace { ctx: ctx.raw(), command: None })
+    }
+
+    /// As [`Logging::begin`], in the context of a command of midi's: its name without the prefix,
+    /// and its arguments.
+    #[inline]
+    pub fn begin_command(
+        ctx: Ctx<'_>,
+        name: &'static str,
+        argv: &[HostString<'_>],
+    ) -> Option<Self> {
+        let argv: *const [HostString<'_>] = argv;
+        Self::at(LogPlace { ctx: ctx.raw(), command: Some((name, argv as *const _)) })
+    }
+
+    fn at(place: LogPlace) -> Option<Self> {
+        let is_logged = instance().engine.mode() != Mode::Fast;
+        is_logged.then(|| Logging { outer: PLACE.replace(Some(place)) })
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        PLACE.set(self.outer);
+    }
+}
+
+/// Whether the host lets a module log in this context. It ends its process otherwise. During a
+/// pause only the transaction that has begun it may.
+pub fn may_log(ctx: Ctx<'_>) -> bool {
+    !pause::is_on(ctx.locked())
+        || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
+            && !instance().pause.was_on_before_exec.get()
+}
+
+/// Whether another module has called the command. If it did not ask for replication, the host
+/// logs nothing of what is done here, and reports nothing: that is not for the writes of others.
+pub fn is_called_by_module(ctx: Ctx<'_>) -> bool {
+    const UNIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
+    ctx.flags() & (UNIT | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
+        == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+}
+
+/// The host's log, as the engine knows it.
+pub struct TheLog;
+
+impl HostLog for TheLog {
+    fn may_log(&self, _: Locked<'_>) -> bool {
+        // SAFETY: `Logging` was made of a context that is valid while it lives.
+        PLACE.get().is_some_and(|place| may_log(unsafe { Ctx::new(place.ctx) }))
+    }
+
+    fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
+        let Some(place) = PLACE.get() else { return false };
+        // SAFETY: as in `may_log`.
+        let ctx = unsafe { Ctx::new(place.ctx) };
+        let is_of_others = || !logged.is_own_only() && !instance().hand_over.calls_journal.get();
+        if !may_log(ctx) || is_of_others() && is_called_by_module(ctx) {
+            return false;
+        }
+        match logged {
+            Logged::Record { db, text, .. }
+                if db == ctx.selected_db() && place.is_command(text) =>
+            {
+                replicate_command(ctx)
+            }
+            Logged::Record { db, text, .. } if db == ctx.selected_db() && is_as_command(text) => {
+                replicate_record(ctx, text)
+            }
+            _ if instance().slots.leaving.get() => replicate_each(ctx, &logged.text()),
+            _ => replicate_text(ctx, &logged.text()),
+        }
+    }
+}
+
+impl LogPlace {
+    /// Whether the command that the host has called says just what this record says.
+    fn is_command(&self, record: &[u8]) -> bool {
+        let Some((name, argv)) = self.command else { return false };
+        // SAFETY: `Logging` was made of arguments that are valid while it lives.
+        let argv = unsafe { &*argv };
+        is_text_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
+    }
+}

@@ -1,0 +1,103 @@
+//! Writing to the host's log: a text as MIDI.JOURNAL, a record as the command of midi's that says
+//! the same. Each function returns false if the host refuses.
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+use smallvec::SmallVec;
+
+use super::super::super::api::{Ctx, api};
+use super::super::super::string::OwnString;
+use super::super::save_points;
+use crate::command::record::{Record, Records, Words};
+use crate::store::Origin;
+
+/// The most arguments of a command that stands for a record, but for BITOP.
+const ARGUMENTS: usize = 5;
+
+/// Has the host log the command that it has called, as it stands: that takes a tenth of what
+/// another command takes.
+pub fn replicate_command(ctx: Ctx<'_>) -> bool {
+    // SAFETY: the context is that of a command.
+    has_logged(unsafe { api!(RedisModule_ReplicateVerbatim)(ctx.raw()) })
+}
+
+/// Whether the host has logged something, by its answer.
+fn has_logged(answer: c_int) -> bool {
+    let done = answer == raw::REDISMODULE_OK as c_int;
+    if done {
+        save_points::host_logged();
+    }
+    done
+}
+
+/// Has the host log a text.
+pub(super) fn replicate_text(ctx: Ctx<'_>, text: &[u8]) -> bool {
+    replicate(ctx, c"MIDI.JOURNAL", &[text])
+}
+
+/// Has the host log each record of a text as a command: a migration of slots takes along only what
+/// names its keys. The log does not tell then how values came about.
+pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
+    let Ok(records) = Records::new(text) else { return false };
+    let (previous, mut all, mut one) = (ctx.selected_db(), true, Vec::new());
+    let mut log = |record: Record<'_>| {
+        one.clear();
+        record.write(&mut one);
+        all &= replicate_record(ctx, &one);
+    };
+    for record in records.flatten() {
+        match record {
+            Record::Select { db } => _ = ctx.select_db(db),
+            // The host makes one transaction of all.
+            Record::Multi | Record::Exec => {}
+            Record::Set { key, value, expire_at, .. } => {
+                log(Record::Set { key, value, expire_at, origin: Origin::Given });
+            }
+            Record::SetRanges { key, pieces } => {
+                for (offset, bytes) in pieces.iter() {
+                    log(Record::SetRange { key, offset: offset as u32, bytes });
+                }
+            }
+            record => log(record),
+        }
+    }
+    ctx.select_db(previous);
+    all
+}
+
+/// Whether a command of midi's says the same as the one record of this text.
+pub(super) fn is_as_command(text: &[u8]) -> bool {
+    match Records::without_head(text).next() {
+        Some(Ok(Record::Set { origin, .. })) => origin == Origin::Given,
+        // The command does nothing then, the record changes how the value came about.
+        Some(Ok(Record::SetRange { bytes, .. })) => !bytes.is_empty(),
+        Some(Ok(record)) => !matches!(record, Record::SetRanges { .. }),
+        _ => false,
+    }
+}
+
+/// Has the host log a record for which [`is_as_command`] is true: the command has the same words.
+pub(super) fn replicate_record(ctx: Ctx<'_>, text: &[u8]) -> bool {
+    let mut words = Words::of_record(text).iter();
+    let name = [b"MIDI.", words.next().unwrap_or_default(), b"\0"].concat();
+    let args: SmallVec<[&[u8]; ARGUMENTS]> = words.collect();
+    CStr::from_bytes_with_nul(&name).is_ok_and(|name| replicate(ctx, name, &args))
+}
+
+/// Has the host log a command of midi's. It refuses a command that has been renamed.
+fn replicate(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> bool {
+    let strings: SmallVec<[OwnString; ARGUMENTS]> =
+        args.iter().map(|text| OwnString::new(text)).collect();
+    // SAFETY: the context is valid; the host takes references of its own to these strings, which
+    // are pointers to its strings, as `v` wants them, with their number.
+    has_logged(unsafe {
+        api!(RedisModule_Replicate)(
+            ctx.raw(),
+            name.as_ptr(),
+            c"v".as_ptr(),
+            strings.as_ptr(),
+            strings.len(),
+        )
+    })
+}
