@@ -12,7 +12,7 @@ use super::client::{Client, Condition, Names};
 use super::protocol::Protocol;
 use super::resp::Session;
 use super::shared::{Shared, count};
-use super::transport::{Accepted, Key, Stream, address_of, prepare_tcp, raised};
+use super::transport::{Accepted, Key, Wire, address_of, prepare_tcp, raised};
 use crate::engine::ListenAt;
 
 /// Admits a new connection: moves the socket to its descriptor range and sets its options. `None`
@@ -61,12 +61,12 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 /// The form of a new connection's bytes; `None` if its session cannot begin.
-pub fn stream(shared: &Shared, accepted: &Accepted) -> Option<Stream> {
+pub fn wire(shared: &Shared, accepted: &Accepted) -> Option<Wire> {
     if !shared.listeners[accepted.row].is_tls {
-        return Some(Stream::Plain);
+        return Some(Wire::Plain);
     }
     let server = shared.tls.lock().clone()?;
-    server.stream().map(|stream| Stream::Tls(Box::new(stream)))
+    server.stream().map(|stream| Wire::Tls(Box::new(stream)))
 }
 
 /// The part of a new connection that other threads may read.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use slotmap::SlotMap;
 
-use super::accept::{client, let_in, stream};
+use super::accept::{client, let_in, wire};
 use super::connection::Connection;
 use super::flow::State;
 use super::held::no_longer_held;
@@ -187,7 +187,7 @@ impl<D: Driver> WorkerPort<D> {
     /// Adds a connection. Its place has been counted.
     fn welcome(&mut self, accepted: Accepted) {
         let worker = &self.service.worker;
-        let Some(stream) = stream(&worker.shared, &accepted) else {
+        let Some(wire) = wire(&worker.shared, &accepted) else {
             worker.shared.leave_place();
             worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -196,7 +196,7 @@ impl<D: Driver> WorkerPort<D> {
         let key = self.connections.insert_with_key(|key| {
             let client = client(&worker.shared, worker.number, key, &accepted);
             let session = Session::begin(worker.engine(), client);
-            Connection::new(key, Channel::new(accepted.socket, stream), session)
+            Connection::new(key, Channel::new(accepted.socket, wire), session)
         });
         let connection = &self.connections[key];
         if self.service.io.driver.add(key.packed(), &connection.channel.socket).is_ok() {

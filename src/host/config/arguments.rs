@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::table::{BYTES, NUMBERS, Number, SAFEMODE, SWITCHES, texts};
+use super::table::{BYTES, NUMBERS, Number, SAFEMODE, SWITCHES, TEXTS};
 use crate::command::parse_integer;
 
 /// Reads `SAFEMODE`, or names and values as in the configuration file, with or without `midi.` in
@@ -39,7 +39,7 @@ fn read_argument(
         switch.value.store(chosen == 1, Ordering::Relaxed);
     } else if let Some(number) = NUMBERS.iter().find(|number| number.name == name) {
         number.value.store(parse_number(number, &value()?)?, Ordering::Relaxed);
-    } else if let Some(text) = texts().find(|text| text.name == name) {
+    } else if let Some(text) = TEXTS.iter().find(|text| text.name == name) {
         let value = value()?;
         if !(text.valid)(&value) {
             return Err(format!("load argument {name} cannot be '{value}'"));

@@ -13,10 +13,7 @@ use redis_module::raw;
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings};
-use table::{
-    ASSUME_APPENDFSYNC, BIND, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET,
-    UNIXSOCKETPERM, file_mode, numbered,
-};
+use table::{LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, numbered, written};
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
 /// what its configuration file names. So what CONFIG REWRITE wrote there wins over the load
@@ -126,7 +123,7 @@ fn tcp_ports() -> impl Iterator<Item = (&'static str, u16, bool)> {
 
 /// How to open the ports.
 pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
-    let own = BIND.value.lock().clone();
+    let own = written("bind");
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
     let mut listeners = Vec::new();
@@ -134,9 +131,9 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
         let at = ListenAt::Tcp { port, bind: bind.clone() };
         listeners.push(ListenerRow { setting, at, is_tls });
     }
-    let path = UNIXSOCKET.value.lock().clone();
+    let path = written("unixsocket");
     if !path.is_empty() {
-        let mode = file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0);
+        let mode = file_mode(&written("unixsocketperm")).unwrap_or(0);
         let at = ListenAt::Unix { path, mode };
         listeners.push(ListenerRow { setting: "unixsocket", at, is_tls: false });
     }
@@ -176,7 +173,7 @@ pub fn syncs_always(ctx: Ctx<'_>) -> bool {
 
 /// The policy that midi assumes if the host does not report its `appendfsync`.
 pub fn assumed_policy() -> String {
-    let assumed = ASSUME_APPENDFSYNC.value.lock().clone();
+    let assumed = written("assume-appendfsync");
     if assumed.is_empty() { "always".into() } else { assumed }
 }
 

@@ -10,7 +10,7 @@ use super::super::api::{Ctx, Level, RawCtx, RawString, api, c_text, leaked, log_
 use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
-use super::table::{FIXED, MAX_CLIENTS, NO_YES, NUMBERS, Number, SWITCHES, Switch, Text, texts};
+use super::table::{FIXED, MAX_CLIENTS, NO_YES, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text};
 use super::tls;
 
 /// Registers all settings with the host, with their current values as defaults. False if it refuses
@@ -18,7 +18,7 @@ use super::tls;
 pub fn register(ctx: Ctx<'_>) -> bool {
     NUMBERS.iter().all(|number| register_number(ctx, number))
         && SWITCHES.iter().all(|switch| register_switch(ctx, switch))
-        && texts().all(|text| register_text(ctx, text))
+        && TEXTS.iter().all(|text| register_text(ctx, text))
 }
 
 /// Lets the host set what its configuration file names. False if a value there is not valid.

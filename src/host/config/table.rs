@@ -188,27 +188,26 @@ const fn text(
     Text { name, is_tls, value: Mutex::new(String::new()), told, valid, error }
 }
 
-/// `midi.bind`: the addresses of the port; the host's if empty.
-pub static BIND: Text = text("bind", false, |_| true, "");
-/// `midi.unixsocket`: the path of a Unix socket; none if empty.
-pub static UNIXSOCKET: Text = text("unixsocket", false, |_| true, "");
-/// `midi.unixsocketperm`: the socket's mode. It is octal, and so not a numeric setting.
-pub static UNIXSOCKETPERM: Text = text(
-    "unixsocketperm",
-    false,
-    |text| file_mode(text).is_some(),
-    "not a file mode in octal digits, 777 at most",
-);
-/// `midi.assume-appendfsync`: the host's `appendfsync`, where the host does not report it; `always`
-/// if empty.
-pub static ASSUME_APPENDFSYNC: Text = text(
-    "assume-appendfsync",
-    false,
-    |text| matches!(text, "" | "always" | "everysec" | "no"),
-    "not always, everysec or no",
-);
-/// `midi.tls-*` that are text. Each is the host's setting of that name if it is empty.
-pub static TLS: [Text; 8] = [
+/// All text settings. Those of TLS are the host's settings of that name where they are empty.
+pub static TEXTS: [Text; 12] = [
+    // The addresses of the ports; the host's if empty.
+    text("bind", false, |_| true, ""),
+    // The path of a Unix socket; none if empty.
+    text("unixsocket", false, |_| true, ""),
+    // The socket's mode. It is octal, and so not a numeric setting.
+    text(
+        "unixsocketperm",
+        false,
+        |text| file_mode(text).is_some(),
+        "not a file mode in octal digits, 777 at most",
+    ),
+    // The host's appendfsync, where the host does not report it; always if empty.
+    text(
+        "assume-appendfsync",
+        false,
+        |text| matches!(text, "" | "always" | "everysec" | "no"),
+        "not always, everysec or no",
+    ),
     text("tls-cert-file", true, |_| true, ""),
     text("tls-key-file", true, |_| true, ""),
     text("tls-ca-cert-file", true, |_| true, ""),
@@ -229,9 +228,10 @@ pub static TLS: [Text; 8] = [
     text("tls-ciphersuites", true, |_| true, ""),
 ];
 
-/// All text settings.
-pub fn texts() -> impl Iterator<Item = &'static Text> {
-    [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM, &ASSUME_APPENDFSYNC].into_iter().chain(&TLS)
+/// The current value of the text setting `name`, which must be one of [`TEXTS`].
+pub fn written(name: &str) -> String {
+    let text = TEXTS.iter().find(|text| text.name == name).expect("one of the names above");
+    text.value.lock().clone()
 }
 
 /// Reads a file mode as redis.conf writes it: octal, at most 777. Empty is 0: the umask decides.

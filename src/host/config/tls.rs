@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::api::{Ctx, Level, c_text, log};
 use super::super::instance::if_begun;
-use super::table::{TLS, numbered};
+use super::table::{numbered, written};
 use crate::engine::{CertificateName, ClientCertificates, TlsSettings};
 
 /// Settings of the host that midi's TLS does not support.
@@ -21,15 +21,12 @@ pub fn settings(ctx: Ctx<'_>) -> TlsSettings {
         let value = ctx.config_text(&c_text(name)).unwrap_or_default();
         String::from_utf8_lossy(&value).into_owned()
     };
-    let own = |name: &str| {
-        let text = TLS.iter().find(|text| text.name == name);
-        text.map(|text| text.value.lock().clone()).unwrap_or_default()
+    let value = |name: &str| {
+        Some(written(name)).filter(|own| !own.is_empty()).unwrap_or_else(|| of_host(name))
     };
-    let value =
-        |name: &str| Some(own(name)).filter(|own| !own.is_empty()).unwrap_or_else(|| of_host(name));
     // A certificate of midi's own does not go with the host's key.
-    let has_own_key = !own("tls-cert-file").is_empty();
-    let key_file = if has_own_key { own("tls-key-file") } else { value("tls-key-file") };
+    let has_own_key = !written("tls-cert-file").is_empty();
+    let key_file = if has_own_key { written("tls-key-file") } else { value("tls-key-file") };
     let mut unsupported: Vec<_> =
         UNSUPPORTED.into_iter().filter(|name| !of_host(name).is_empty()).collect();
     if !has_own_key && !of_host("tls-key-file-pass").is_empty() {

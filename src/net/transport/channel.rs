@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use super::backlog::Backlog;
 use super::driver::{Driver, Received, Sent};
 use super::outgoing::{Outbox, Outgoing};
-use super::stream::{Io, Stream};
 use super::tls::{TlsStream, names};
+use super::wire::{Io, Wire};
 use crate::engine::CertificateName;
 
 /// A socket, the bytes that have come and not run, and those to be sent.
@@ -14,7 +14,7 @@ pub struct Channel {
     /// The socket.
     pub socket: OwnedFd,
     /// The form of its bytes there.
-    stream: Stream,
+    wire: Wire,
     /// There may be something to receive.
     pub readable: bool,
     /// The peer sends no more.
@@ -30,10 +30,10 @@ pub struct Ended;
 
 impl Channel {
     /// Of a new connection.
-    pub fn new(socket: OwnedFd, stream: Stream) -> Self {
+    pub fn new(socket: OwnedFd, wire: Wire) -> Self {
         Channel {
             socket,
-            stream,
+            wire,
             readable: false,
             ended: false,
             unread: Backlog::default(),
@@ -51,7 +51,7 @@ impl Channel {
         io: &mut Io<D>,
         into: &mut Vec<u8>,
     ) -> Result<usize, Ended> {
-        let received = self.stream.receive(io, &self.socket, into);
+        let received = self.wire.receive(io, &self.socket, into);
         self.note(received)
     }
 
@@ -60,7 +60,7 @@ impl Channel {
     /// # Errors
     /// [`Ended`] if no more will come.
     pub fn receive_more<D: Driver>(&mut self, io: &mut Io<D>) -> Result<usize, Ended> {
-        let received = self.stream.receive(io, &self.socket, self.unread.buffer());
+        let received = self.wire.receive(io, &self.socket, self.unread.buffer());
         self.note(received)
     }
 
@@ -82,19 +82,19 @@ impl Channel {
     /// Sends as much as may be sent and there is room for, and keeps the rest.
     #[inline]
     pub fn send<D: Driver>(&mut self, io: &mut Io<D>, outbox: &Outbox) -> Sent {
-        let (stream, socket) = (&mut self.stream, &self.socket);
-        if !stream.is_flushed() && stream.send(io, socket, &[]) == Sent::Broken {
+        let (wire, socket) = (&mut self.wire, &self.socket);
+        if !wire.is_flushed() && wire.send(io, socket, &[]) == Sent::Broken {
             return Sent::Broken;
         }
-        self.outgoing.send(outbox, |bytes| stream.send(io, socket, bytes))
+        self.outgoing.send(outbox, |bytes| wire.send(io, socket, bytes))
     }
 
     /// Its TLS session, if it has one.
     #[inline]
     pub fn tls(&self) -> Option<&TlsStream> {
-        match &self.stream {
-            Stream::Plain => None,
-            Stream::Tls(tls) => Some(tls),
+        match &self.wire {
+            Wire::Plain => None,
+            Wire::Tls(tls) => Some(tls),
         }
     }
 
@@ -107,26 +107,26 @@ impl Channel {
     /// The names in its client's certificate that may be a user's, once after a handshake in which
     /// the client has shown one.
     pub fn new_names(&mut self, which: CertificateName) -> Option<Vec<Box<[u8]>>> {
-        let Stream::Tls(tls) = &mut self.stream else { return None };
+        let Wire::Tls(tls) = &mut self.wire else { return None };
         let certificate = tls.new_certificate()?;
         (which != CertificateName::Off).then(|| names(certificate, which))
     }
 
     /// Tells its peer that it ends. To be called before it is dropped.
     pub fn end<D: Driver>(&mut self, io: &mut Io<D>) {
-        if let Stream::Tls(tls) = &mut self.stream
+        if let Wire::Tls(tls) = &mut self.wire
             && self.outgoing.is_empty()
         {
             tls.end();
             // Best effort: the peer may be gone.
-            let _ = self.stream.send(io, &self.socket, &[]);
+            let _ = self.wire.send(io, &self.socket, &[]);
         }
     }
 
     /// Whether there is nothing to send.
     #[inline]
     pub fn is_flushed(&self) -> bool {
-        self.outgoing.is_empty() && self.stream.is_flushed()
+        self.outgoing.is_empty() && self.wire.is_flushed()
     }
 
     /// How many bytes of earlier turns have not been sent.

@@ -2,7 +2,7 @@
 //! bytes mean.
 //!
 //! ```text
-//! listener ─► channel ─┬─ stream, plain or TLS ◄─► driver ◄─► system
+//! listener ─► channel ─┬─ wire, plain or TLS ◄─► driver ◄─► system
 //!                      ├─ unread: received and not run
 //!                      └─ outgoing: said and not sent
 //! ```
@@ -12,15 +12,15 @@ mod channel;
 mod driver;
 mod listen;
 mod outgoing;
-mod stream;
 mod tls;
+mod wire;
 
 pub use channel::{Channel, Ended};
 pub use driver::{Driver, Epoll, Happened, Sent};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
 pub use outgoing::{LogWait, Outbox};
-pub use stream::{Io, Stream};
 pub use tls::{TlsServer, tls_server};
+pub use wire::{Io, Wire};
 
 use slotmap::{Key as _, KeyData, new_key_type};
 

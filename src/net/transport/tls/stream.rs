@@ -88,7 +88,7 @@ impl TlsStream {
     ///
     /// # Errors
     /// [`Broken`].
-    pub fn open(&mut self, records: &mut [u8], into: &mut Vec<u8>) -> Result<(), Broken> {
+    pub fn open_records(&mut self, records: &mut [u8], into: &mut Vec<u8>) -> Result<(), Broken> {
         let (mut at, mut is_broken) = (0, false);
         loop {
             // After an error only the alert is of interest.

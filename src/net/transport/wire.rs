@@ -24,14 +24,14 @@ impl<D: Driver> Io<D> {
 }
 
 /// The form of a connection's bytes on its socket.
-pub enum Stream {
+pub enum Wire {
     /// As they are.
     Plain,
     /// In the records of a TLS session.
     Tls(Box<TlsStream>),
 }
 
-impl Stream {
+impl Wire {
     /// Receives once and appends to `into`; without TLS as much as it has room for.
     #[inline]
     pub fn receive<D: Driver>(
@@ -41,8 +41,8 @@ impl Stream {
         into: &mut Vec<u8>,
     ) -> Received {
         match self {
-            Stream::Plain => io.driver.receive(socket, into),
-            Stream::Tls(tls) => receive_records(tls, io, socket, into),
+            Wire::Plain => io.driver.receive(socket, into),
+            Wire::Tls(tls) => receive_records(tls, io, socket, into),
         }
     }
 
@@ -50,17 +50,17 @@ impl Stream {
     #[inline]
     pub fn send<D: Driver>(&mut self, io: &mut Io<D>, socket: &OwnedFd, bytes: &[u8]) -> Sent {
         match self {
-            Stream::Plain => io.driver.send(socket, bytes),
-            Stream::Tls(tls) => send_records(tls, io, socket, bytes),
+            Wire::Plain => io.driver.send(socket, bytes),
+            Wire::Tls(tls) => send_records(tls, io, socket, bytes),
         }
     }
 
-    /// Whether nothing that was given to [`Stream::send`] has still to be sent.
+    /// Whether nothing that was given to [`Wire::send`] has still to be sent.
     #[inline]
     pub fn is_flushed(&self) -> bool {
         match self {
-            Stream::Plain => true,
-            Stream::Tls(tls) => tls.sealed.is_empty(),
+            Wire::Plain => true,
+            Wire::Tls(tls) => tls.sealed.is_empty(),
         }
     }
 }
@@ -82,7 +82,7 @@ fn receive_records<D: Driver>(
     if received == Received::End {
         return received;
     }
-    let opened = tls.open(records, into);
+    let opened = tls.open_records(records, into);
     if opened.is_err() || flush(tls, io, socket) == Sent::Broken {
         return Received::End;
     }
