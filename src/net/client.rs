@@ -36,7 +36,7 @@ pub struct Client {
     pub gone: Arc<AtomicBool>,
     /// It was killed (CLIENT KILL) or its connection is closed: none of its commands run any more.
     pub killed: Arc<AtomicBool>,
-    /// Its last command: see [`super::resp::note`]; 0 if there is none, or it is unknown.
+    /// Its last command: see `resp/named.rs`; 0 if there is none, or it is unknown.
     pub last_command: AtomicU32,
     /// Its condition, as of its last turn.
     pub condition: Condition,

@@ -1,5 +1,6 @@
 //! The seam between a connection's bytes and their meaning.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::client::Client;
@@ -13,6 +14,9 @@ use crate::engine::Engine;
 pub trait Protocol: Sized {
     /// Memory that a worker's connections use in turn while they parse.
     type Scratch: Default;
+
+    /// Commands of several connections that run together.
+    type Group<'i>: ProtocolGroup<'i, Self>;
 
     /// To a client that connects when all places are taken.
     const FULL: &'static [u8];
@@ -31,7 +35,7 @@ pub trait Protocol: Sized {
 
     /// Whether its commands may run together with those of others that have the same kind: their
     /// database, and the form of their replies.
-    fn kind(&self) -> Option<(u32, bool)>;
+    fn kind(&self) -> Option<Kind>;
 
     /// Whether it has replies to write before it runs more.
     fn owes_replies(&self) -> bool;
@@ -57,6 +61,42 @@ pub trait Protocol: Sized {
 
     /// Publishes its condition for other threads.
     fn show_condition(&self);
+}
+
+/// What commands that run together have in common: the database, and the form of replies.
+pub type Kind = (u32, bool);
+
+/// Commands of several connections that run together, as those of one pipeline do. Each connection
+/// has a range of their numbers.
+pub trait ProtocolGroup<'i, P: Protocol> {
+    /// No commands so far.
+    fn begin(worker: &'i PortWorker, kind: Kind) -> Self;
+
+    /// Adds the commands of a connection, if its whole input are such that can run together;
+    /// returns their numbers.
+    fn add(&mut self, session: &mut P, input: &'i [u8], scratch: &mut P::Scratch) -> Range<usize>;
+
+    /// Runs them, and appends their replies to `output`. False if there are none.
+    fn run(&mut self, output: &mut Vec<u8>) -> bool;
+
+    /// Ends the part of a connection; the first of its commands that could not run here and now
+    /// goes on elsewhere. `None` if the connection's reply was cut off, because it is too large.
+    fn end(
+        &self,
+        session: &mut P,
+        commands: Range<usize>,
+        serving: &mut Serving<'_, P>,
+    ) -> Option<Ran>;
+}
+
+/// The outcome of a connection's commands that ran with others.
+pub struct Ran {
+    /// Where the replies are in the output, ...
+    pub replies: Range<usize>,
+    /// ... and where the one after them is.
+    pub more: Range<usize>,
+    /// How many bytes of the input have run.
+    pub used: usize,
 }
 
 /// What a connection is served with.

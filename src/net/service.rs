@@ -14,20 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use slotmap::SlotMap;
 
 use super::connection::Connection;
 use super::flow::State;
 use super::held::HeldConnections;
-use super::protocol::{Protocol, Serving};
-use super::resp::{CommandBatch, PortCaller, RespReply, Session, Stop, note, request_limits};
+use super::protocol::{Kind, Protocol, ProtocolGroup, Serving};
+use super::resp::Session;
 use super::shared::{Shared, count};
 use super::transport::{Driver, Io, Key, Outbox, Sent};
 use super::turn::{ThisTurn, TurnOutcome};
 use super::worker::PortWorker;
-use crate::engine::Outcome;
-use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
+use crate::limits::{GROUP_BYTES, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
 
 /// What a worker serves its connections with.
 pub struct Service<D: Driver> {
@@ -43,8 +41,8 @@ pub struct Service<D: Driver> {
     pub held: HeldConnections,
     /// Connections that have been taken up.
     pub members: Vec<Member>,
-    /// The database of those that run together, and whether they speak RESP3.
-    pub like: (u32, bool),
+    /// What those that run together have in common.
+    pub like: Kind,
     /// What members have sent.
     pub input: Vec<u8>,
     /// Memory for parsing.
@@ -165,75 +163,28 @@ impl<D: Driver> Service<D> {
     /// Runs the commands of all members together whose commands can, as far as there is room.
     fn run_together(&mut self, first: usize, connections: &mut SlotMap<Key, Connection>) {
         let Service { worker, turn, outbox, held, members, like, input, scratch, .. } = self;
-        let (engine, (db, resp3)) = (worker.engine(), *like);
-        let limits = engine.settings().limits(usize::MAX);
-        let mut batch = CommandBatch::default();
+        let mut group = <Session as Protocol>::Group::begin(worker, *like);
         for member in &mut members[first..] {
             let Some(connection) = connections.get_mut(member.key) else { continue };
             let Input::Received(received) = &member.input else { continue };
-            let (session, before) = (&mut connection.session, batch.len());
-            batch.begin_another(session);
-            let parse_limits = request_limits(session, &limits);
-            let mine = &input[received.clone()];
-            if batch.take(engine, session, mine, scratch, &parse_limits) != Stop::End {
-                batch.truncate(before);
-                session.parser = Default::default();
-            }
-            member.commands = before..batch.len();
+            member.commands = group.add(&mut connection.session, &input[received.clone()], scratch);
         }
-        if batch.is_empty() {
+        if !group.run(&mut outbox.bytes) {
             return;
         }
-        // Where each command's reply ends.
-        let mut ends: ArrayVec<usize, AHEAD> = ArrayVec::new();
-        let start = outbox.bytes.len();
-        let most = engine.settings().port.most_output().saturating_add(start + HELD_OUTPUT);
-        let mut reply = RespReply::new(&mut outbox.bytes, resp3).up_to(most);
-        worker.slot().take_seen();
-        let (done, outcome) = batch.run(worker, db, &limits, &mut reply, |end| ends.push(end));
-        let seen = worker.slot().take_seen();
-        // If so, the last reply is the one that was cut off.
-        let is_cut = outbox.bytes.len() > most;
         for member in members[first..].iter_mut().filter(|member| !member.commands.is_empty()) {
             let Some(connection) = connections.get_mut(member.key) else { continue };
             let Input::Received(received) = &member.input else { continue };
-            let (first, end) = (member.commands.start, member.commands.end);
-            let ran = end.min(done).max(first);
-            note(batch.named(ran.max(first + 1) - 1), &connection.session.flow.client);
-            let mut used = 0;
-            if ran > first {
-                if is_cut && ran == done {
-                    worker.note_limit();
-                    continue;
-                }
-                let before = first.checked_sub(1).map_or(start, |before| ends[before]);
-                connection.channel.outgoing.say(connection.key, before..ends[ran - 1], outbox);
-                used = batch.end_of(ran - 1);
-            }
-            // All of the group have one position. Those that only read need not wait for what the
-            // others have written, unless reads wait at all.
-            if seen != 0
-                && (engine.ledger.log.reads_wait()
-                    || (first..ran).any(|number| batch.writes(number)))
-            {
-                connection.session.flow.wait_for(seen);
-            }
-            if ran < end && ran == done && outcome != Outcome::Done {
-                // This command could not run here and now.
-                let said = outbox.bytes.len();
-                let mut serving = Serving {
-                    worker,
-                    turn,
-                    scratch,
-                    output: &mut outbox.bytes,
-                    ended: connection.channel.ended,
-                };
-                let (mut caller, _) = PortCaller::new(&mut serving, &mut connection.session);
-                used = batch.go_on(done, outcome, &mut caller);
-                connection.channel.outgoing.say(connection.key, said..outbox.bytes.len(), outbox);
-            }
-            connection.session.flow.missing = usize::from(ran == end);
-            connection.channel.unread.add(&input[received.clone()][used..]);
+            let Connection { key, channel, session, .. } = connection;
+            let output = &mut outbox.bytes;
+            let mut serving = Serving { worker, turn, scratch, output, ended: channel.ended };
+            let Some(ran) = group.end(session, member.commands.clone(), &mut serving) else {
+                worker.note_limit();
+                continue;
+            };
+            channel.outgoing.say(*key, ran.replies, outbox);
+            channel.outgoing.say(*key, ran.more, outbox);
+            channel.unread.add(&input[received.clone()][ran.used..]);
             member.outcome = end_turn(worker, held, connection);
         }
     }

@@ -15,6 +15,7 @@ mod caller;
 mod commands;
 mod dispatch;
 mod exec_replies;
+mod group;
 mod inline;
 mod job;
 mod main_task;
@@ -27,9 +28,6 @@ mod run;
 mod session;
 mod transaction;
 
-pub(super) use batch::{CommandBatch, Stop, request_limits};
-pub(super) use caller::PortCaller;
-pub(super) use named::note;
 pub use plain::Head;
 pub use reply::RespReply;
 pub use request::{ArgList, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};

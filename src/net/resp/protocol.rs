@@ -7,16 +7,18 @@ use super::RespReply;
 use super::caller::PortCaller;
 use super::commands::log_in_by_certificate;
 use super::exec_replies::say_exec_replies;
+use super::group::RespGroup;
 use super::request::ArgList;
 use super::run::run;
 use super::session::{Replies, Session};
 use crate::command::{Error, Reply, Transcript};
 use crate::engine::Engine;
 use crate::net::client::Client;
-use crate::net::protocol::{Protocol, Serving};
+use crate::net::protocol::{Kind, Protocol, Serving};
 
 impl Protocol for Session {
     type Scratch = ArgList;
+    type Group<'i> = RespGroup<'i>;
 
     const FULL: &'static [u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
 
@@ -47,7 +49,7 @@ impl Protocol for Session {
     }
 
     #[inline]
-    fn kind(&self) -> Option<(u32, bool)> {
+    fn kind(&self) -> Option<Kind> {
         self.is_plain().then_some((self.db, self.resp3))
     }
 
