@@ -1,6 +1,6 @@
 //! Admitting new connections, and refusing some.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -28,11 +28,8 @@ pub fn let_in(shared: &Shared, worker: usize, accepted: Accepted) -> Option<Acce
         }
         None
     };
-    let from_outside = accepted.address.is_some_and(|address| !is_loopback(address.ip()));
-    if from_outside
-        && settings.protected.load(Ordering::Relaxed)
-        && shared.engine.users.default_is_open()
-    {
+    // With TLS it can be told why only after its handshake.
+    if !is_tls && is_kept_out(shared, accepted.address) {
         return refuse(Session::PROTECTED);
     }
     if !shared.take_place() {
@@ -48,6 +45,13 @@ pub fn let_in(shared: &Shared, worker: usize, accepted: Accepted) -> Option<Acce
         prepare_tcp(&socket, settings.keepalive.load(Ordering::Relaxed) as u64);
     }
     Some(Accepted { socket, ..accepted })
+}
+
+/// Whether protected mode refuses a client from this address.
+pub fn is_kept_out(shared: &Shared, address: Option<SocketAddr>) -> bool {
+    address.is_some_and(|address| !is_loopback(address.ip()))
+        && shared.engine.settings().port.protected.load(Ordering::Relaxed)
+        && shared.engine.users.default_is_open()
 }
 
 fn is_loopback(address: IpAddr) -> bool {

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use super::accept::is_kept_out;
 use super::connection::Connection;
 use super::flow::State;
 use super::protocol::{Protocol, Serving};
-use super::resp::room_for;
+use super::resp::{Session, room_for};
 use super::service::{Input, Member, Service};
 use super::shared::count;
 use super::transport::{Driver, Ended};
@@ -100,6 +101,21 @@ impl<D: Driver> Service<D> {
             session.flow.missing = 0;
         }
         connection.is_heavy = channel.is_in_handshake();
+        if !connection.is_heavy {
+            return self.admit(connection);
+        }
+        connection.outcome()
+    }
+
+    /// A client has shaken hands: refuses it, or finds out who it is.
+    fn admit(&mut self, connection: &mut Connection) -> TurnOutcome {
+        let Connection { channel, session, .. } = connection;
+        if is_kept_out(&self.worker.shared, session.flow.client.address.parse().ok()) {
+            count(&self.worker.counts().refused, 1);
+            session.flow.state = State::Closing;
+            channel.outgoing.say_only(Session::PROTECTED.to_vec());
+            return self.send(connection);
+        }
         let server = self.worker.shared.tls.lock();
         let names = server.as_ref().and_then(|server| channel.new_names(server.name()));
         drop(server);

@@ -40,6 +40,7 @@ use std::sync::atomic::Ordering;
 use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
+pub use transport::TlsStream;
 use transport::{Driver, Epoll, tls_server};
 
 use crate::engine::{Engine, Port, PortConfig};

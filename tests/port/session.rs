@@ -3,7 +3,7 @@
 
 use crate::common::hosts::{host, same_answer};
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Mode, Server, Value};
+use crate::common::{Builder, Client, Mode, Server, Value, Way};
 
 pub fn ported() -> Ported {
     Ported::start(Mode::Adaptive.builder())
@@ -30,7 +30,12 @@ const NEWER: [&str; 2] = ["CLIENT CAPA redirect", "CLIENT MAINT_NOTIFICATIONS ON
 fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
     for &line in lines {
         let (native, midi) = (redis.call(&words(line)), port.call(&words(line)));
-        let (mut native, midi) = (masked(line, native), masked(line, midi));
+        let (mut native, mut midi) = (masked(line, native), masked(line, midi));
+        if let (Way::Unix, Value::Array(fields)) = (Way::of_this_run(), &mut midi) {
+            // Redis is connected to by TCP in each case.
+            let flags = fields.iter_mut().find(|field| **field == Value::bulk("flags=U"));
+            flags.into_iter().for_each(|field| *field = Value::bulk("flags=N"));
+        }
         if line.to_ascii_uppercase().starts_with("CLIENT INFO") {
             native = without_newer_fields(native, &midi);
         }

@@ -137,7 +137,7 @@ impl Channel {
 
     /// The memory that those take.
     pub fn unsent_memory(&self) -> usize {
-        self.outgoing.capacity()
+        self.outgoing.capacity() + self.tls().map_or(0, TlsStream::buffered)
     }
 
     /// Drops the input that has not been run.
@@ -148,7 +148,7 @@ impl Channel {
 
     /// Bytes of memory that its buffers take.
     pub fn buffered(&self) -> usize {
-        self.unread.capacity() + self.unsent_memory() + self.tls().map_or(0, TlsStream::buffered)
+        self.unread.capacity() + self.unsent_memory()
     }
 }
 

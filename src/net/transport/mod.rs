@@ -19,7 +19,7 @@ pub use channel::{Channel, Ended};
 pub use driver::{Driver, Epoll, Happened, Sent};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
 pub use outgoing::{LogWait, Outbox};
-pub use tls::{TlsServer, tls_server};
+pub use tls::{TlsServer, TlsStream, tls_server};
 pub use wire::{Io, Wire};
 
 use slotmap::{Key as _, KeyData, new_key_type};

@@ -80,6 +80,7 @@ fn receive_records<D: Driver>(
     records.reserve(READ_BYTES);
     let (received, before) = (io.driver.receive(socket, records), into.len());
     if received == Received::End {
+        tls.keep(records);
         return received;
     }
     let opened = tls.open_records(records, into);

@@ -23,7 +23,8 @@ const HANDSHAKE_ROOM: usize = 2048;
 /// The server's side of a TLS session. It touches no socket.
 pub struct TlsStream {
     session: UnbufferedServerConnection,
-    /// The beginning of a record, or of a message of the handshake.
+    /// The beginning of a record, or of a message of the handshake. The session knows how much of
+    /// this it has looked at: it must see it in each call.
     partial: Vec<u8>,
     /// Records that have not been sent.
     pub sealed: Backlog,
@@ -39,6 +40,8 @@ enum TlsState {
     Open,
     /// The peer has said that it sends no more.
     Closed,
+    /// Of no more use, but for an alert in [`TlsStream::sealed`].
+    Broken,
 }
 
 /// The session is of no more use: the peer broke the protocol, or its certificate is refused.
@@ -62,10 +65,10 @@ impl TlsStream {
         self.state == TlsState::Handshake
     }
 
-    /// Whether the peer has said that it sends no more.
+    /// Whether nothing more can come.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.state == TlsState::Closed
+        matches!(self.state, TlsState::Closed | TlsState::Broken)
     }
 
     /// The client's certificate, once after a handshake in which it has shown one.
@@ -83,6 +86,11 @@ impl TlsStream {
         records.append(&mut self.partial);
     }
 
+    /// Takes them back: none were received.
+    pub fn keep(&mut self, records: &[u8]) {
+        self.partial.extend_from_slice(records);
+    }
+
     /// Opens records and appends their text to `into`. Keeps the last one if it is incomplete.
     /// Adds the answers of the handshake to [`TlsStream::sealed`], and if this fails the alert.
     ///
@@ -91,10 +99,8 @@ impl TlsStream {
     pub fn open_records(&mut self, records: &mut [u8], into: &mut Vec<u8>) -> Result<(), Broken> {
         let (mut at, mut is_broken) = (0, false);
         loop {
-            // After an error only the alert is of interest.
-            let rest = if is_broken { &mut [] } else { &mut records[at..] };
             let UnbufferedStatus { mut discard, state, .. } =
-                self.session.process_tls_records(rest);
+                self.session.process_tls_records(&mut records[at..]);
             let goes_on = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(Ok(record)) = traffic.next_record() {
@@ -124,6 +130,7 @@ impl TlsStream {
                     false
                 }
                 Ok(_) => false,
+                // Once more, for the alert.
                 Err(_) => !replace(&mut is_broken, true),
             };
             at += discard;
@@ -133,20 +140,24 @@ impl TlsStream {
         }
         let rest = records.get(at..).unwrap_or_default();
         if is_broken || rest.len() > TLS_PARTIAL_BYTES {
+            self.state = TlsState::Broken;
             return Err(Broken);
         }
         if rest.is_empty() {
             // A connection that waits keeps no memory.
             self.partial = Vec::new();
         }
-        self.partial.extend_from_slice(rest);
+        self.keep(rest);
         Ok(())
     }
 
     /// Seals text in records at the start of `room`, which grows as necessary; returns their
     /// length. 0 before the end of the handshake.
     pub fn seal(&mut self, text: &[u8], room: &mut Vec<u8>) -> usize {
-        let state = self.session.process_tls_records(&mut []).state;
+        if self.state == TlsState::Broken {
+            return 0;
+        }
+        let state = self.session.process_tls_records(&mut self.partial).state;
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else { return 0 };
         let most = text.len() + (text.len() / TEXT_BYTES + 1) * RECORD_BESIDE;
         if room.len() < most {
@@ -163,7 +174,10 @@ impl TlsStream {
 
     /// Adds the record that ends the session to [`TlsStream::sealed`].
     pub fn end(&mut self) {
-        let state = self.session.process_tls_records(&mut []).state;
+        if self.state == TlsState::Broken {
+            return;
+        }
+        let state = self.session.process_tls_records(&mut self.partial).state;
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
             append(self.sealed.buffer(), |room| match traffic.queue_close_notify(room) {
                 Err(EncryptError::InsufficientSize(size)) => Err(size.required_size),
