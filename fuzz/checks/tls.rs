@@ -154,9 +154,17 @@ impl Both {
     fn echo(&mut self, text: &[u8]) {
         assert!(!self.server.is_in_handshake());
         let mut room = Vec::new();
+        // Meanwhile a record has come in part.
+        self.client.writer().write_all(b"more").expect("room");
+        let mut record = Vec::new();
+        self.client.write_tls(&mut record).expect("bytes");
+        let (most, last) = record.split_at(record.len() - 1);
+        assert!(receive(&mut self.server, most, &mut self.opened));
         let sealed = self.server.seal(text, &mut room);
         assert!(sealed > text.len() || text.is_empty());
         room.truncate(sealed);
+        assert!(receive(&mut self.server, last, &mut self.opened));
+        assert!(self.opened.ends_with(b"more"));
         self.server.end();
         room.extend_from_slice(self.server.sealed.bytes());
         assert!(self.hear(&take(&mut room)), "records as TLS has them");

@@ -38,10 +38,11 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), certificate }
     }
 
-    /// A certificate for 127.0.0.1.
+    /// A certificate for 127.0.0.1 and localhost.
     pub fn server(&self) -> Certified {
         let mut params = named("midi");
-        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
+        let name = SanType::DnsName("localhost".try_into().expect("a name"));
+        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into()), name];
         self.sign(&params)
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
 use crate::engine::{DEFAULT_USER, Engine, Gates, PasswordSum, Refusal};
+use crate::net::flow::State;
 use crate::net::resp::caller::PortCaller;
 use crate::net::resp::main_task::ask_main;
 use crate::net::resp::session::{BUSY, INVALID_NAME, Session, is_valid_name};
@@ -66,9 +67,13 @@ fn log_in(
 pub fn log_in_by_certificate(caller: &mut PortCaller<'_>, names: Vec<Box<[u8]>>) {
     let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
     ask_main(caller, move |locked, engine, host| {
+        // A script takes too long. As somebody else it might do what it may not.
+        let Some(host) = host else {
+            return Box::new(|session, _| session.flow.state = State::Closing);
+        };
         let epoch = engine.users.epoch();
-        let user = host.and_then(|host| {
-            let name = names.iter().find(|name| host.is_on(locked, name))?;
+        let name = names.iter().find(|name| host.is_on(locked, name));
+        let user = name.and_then(|name| {
             engine.users.find_or_look(locked, name, |name| host.user(locked, name))
         });
         if user.is_none() {
