@@ -99,7 +99,7 @@ fuzz_stage() {
     have c++ || apt_install g++ || { skip "no C++ compiler (Debian package g++)"; return 0; }
     have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
         { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
-    for target in request payload snapshot glob records; do
+    for target in request payload snapshot glob records tls; do
         mkdir -p "target/fuzz-corpus/$target"
         run cargo +nightly fuzz run --target-dir "$root/target/fuzz" "$target" "target/fuzz-corpus/$target" \
             "fuzz/corpus/$target" -- -max_total_time="${MIDI_FUZZ_SECONDS:-300}"

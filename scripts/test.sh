@@ -19,5 +19,11 @@ echo "Testing on $(host_version "$MIDI_REDIS_SERVER"), $MIDI_REDIS_SERVER"
 export MIDI_HOST
 MIDI_HOST=$(host_name "$MIDI_REDIS_SERVER")
 count_tests cargo test --release --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
+# Connections once more, over what else the port speaks.
+for stream in tls unix; do
+    echo "Testing with MIDI_STREAM=$stream"
+    MIDI_STREAM=$stream count_tests cargo test --release --locked --no-fail-fast --test port -- \
+        gates:: held_replies:: mget:: serving:: session:: strangers:: transactions:: watch:: || failed+=("MIDI_STREAM=$stream")
+done
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
 tell_counts

@@ -430,6 +430,12 @@ pub const UNAUTHENTICATED_QUERY_BYTES: usize = 1 << 20;
 /// could fill the memory without a login.
 pub const UNAUTHENTICATED_OUTPUT_BYTES: usize = 1 << 10;
 
+/// What may wait of a TLS record (16 KiB), or of a message of the handshake, that has not come as a
+/// whole: chains of certificates have a few KiB.
+pub const TLS_PARTIAL_BYTES: usize = 32 << 10;
+/// How much text is sealed before its records are sent: a socket's usual room.
+pub const TLS_SEALED_AT_ONCE: usize = 64 << 10;
+
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;
 

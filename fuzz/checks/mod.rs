@@ -8,3 +8,4 @@ pub mod payload;
 pub mod records;
 pub mod request;
 pub mod snapshot;
+pub mod tls;

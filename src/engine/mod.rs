@@ -38,8 +38,9 @@ mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
-    Config, Context, ForMain, Host, HostLog, MainInbox, MainTask, Outside, Port, PortConfig,
-    PortSettings, PortTurn, Ports, Settings, Workers,
+    CertificateName, ClientCertificates, Config, Context, ForMain, Host, HostLog, ListenAt,
+    ListenerRow, MainInbox, MainTask, Outside, Port, PortConfig, PortSettings, PortTurn, Ports,
+    Settings, TlsSettings, Workers,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};

@@ -1,10 +1,12 @@
 //! Events that the host reports: turns of its main loop, flushes, replicas, settings.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::slice;
 
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
+use super::config::tls;
 use super::instance::instance;
 use super::persistence::hand_over::{self, Logging, confirmed};
 use super::persistence::replay::quarantine;
@@ -100,7 +102,10 @@ unsafe extern "C" fn on_event(ctx: *mut RawCtx, event: RawEvent, sub: u64, data:
     guarded((), || match event.id {
         raw::REDISMODULE_EVENT_EVENTLOOP => on_loop(ctx, sub),
         raw::REDISMODULE_EVENT_CRON_LOOP => on_cron(ctx),
-        raw::REDISMODULE_EVENT_CONFIG => on_config(ctx),
+        raw::REDISMODULE_EVENT_CONFIG => {
+            // SAFETY: the event's data is this structure.
+            on_config(ctx, unsafe { &*data.cast::<raw::RedisModuleConfigChange>() });
+        }
         raw::REDISMODULE_EVENT_FLUSHDB if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START => {
             // SAFETY: the event's data is this structure.
             on_flush(ctx, unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum });
@@ -240,7 +245,7 @@ fn on_cron(ctx: Ctx<'_>) {
     instance().engine.allow_more_refusals(ctx.locked());
 }
 
-fn on_config(ctx: Ctx<'_>) {
+fn on_config(ctx: Ctx<'_>, change: &raw::RedisModuleConfigChange) {
     instance().gates.settings_stale.set(true);
     instance().gates.may_change();
     instance().waits.aof_is_complete.set(false);
@@ -248,6 +253,14 @@ fn on_config(ctx: Ctx<'_>) {
     instance().eviction.look(ctx);
     output::look(ctx);
     notifications::refresh(ctx);
+    // SAFETY: the event has so many names.
+    let names = unsafe { slice::from_raw_parts(change.config_names, change.num_changes as usize) };
+    // SAFETY: each is a name of the host's.
+    let is_tls =
+        |&name: &*const c_char| unsafe { CStr::from_ptr(name) }.to_bytes().starts_with(b"tls-");
+    if names.iter().any(is_tls) {
+        tls::host_has_changed(ctx);
+    }
 }
 
 /// A replica comes or goes: there may be too few of them now.

@@ -150,7 +150,7 @@ fn prepare_ports(
 ) -> Result<PortParts, String> {
     let ports = config::port_config(ctx);
     match ports.obstacle {
-        _ if !ports.are_wanted() => {}
+        None if ports.listeners.is_empty() => {}
         None => {
             warn_of_ports(ctx, &ports);
             renamed::note_for_ports(ctx);
@@ -171,8 +171,9 @@ fn prepare_ports(
 
 /// Warns of what the ports cannot do with this configuration.
 fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
-    if ports.port != 0 && ports.bind.is_empty() {
-        log(ctx, Level::Warning, &format!("midi.port stays closed: {}", config::NO_ADDRESS));
+    if let Some(setting) = config::port_without_address(ports) {
+        let text = format!("midi.{setting} stays closed: {}", config::NO_ADDRESS);
+        log(ctx, Level::Warning, &text);
     }
     if !config::are_told(ctx) {
         log(

@@ -52,6 +52,10 @@ impl Host for TheHost {
         users::authenticate(locked, user, password)
     }
 
+    fn is_on(&self, locked: Locked<'_>, user: &[u8]) -> bool {
+        users::is_on(locked, user)
+    }
+
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
         USERS.look(locked, name)
     }

@@ -1,30 +1,12 @@
 //! A client, as all workers may read it.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use slotmap::{Key as _, KeyData, new_key_type};
 
-new_key_type! {
-    /// A connection of a worker. A later connection in the same slot has a different key.
-    pub struct Key;
-}
-
-impl Key {
-    /// The key as one number, at least 2^32, for the driver and the engine.
-    pub fn packed(self) -> u64 {
-        self.data().as_ffi()
-    }
-
-    /// The key of a number from [`Key::packed`].
-    pub fn unpacked(packed: u64) -> Self {
-        KeyData::from_ffi(packed).into()
-    }
-}
+use super::transport::Key;
 
 /// What all threads may read of a client.
 pub struct Client {
@@ -54,7 +36,7 @@ pub struct Client {
     pub gone: Arc<AtomicBool>,
     /// It was killed (CLIENT KILL) or its connection is closed: none of its commands run any more.
     pub killed: Arc<AtomicBool>,
-    /// Its last command: see [`super::named::note`]; 0 if there is none, or it is unknown.
+    /// Its last command: see `resp/named.rs`; 0 if there is none, or it is unknown.
     pub last_command: AtomicU32,
     /// Its condition, as of its last turn.
     pub condition: Condition,
@@ -100,12 +82,4 @@ pub struct Names {
     pub library: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: Vec<u8>,
-}
-
-/// A connection that was accepted and has no worker yet.
-pub struct NewConnection {
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// The client's address; `None` on a Unix socket.
-    pub address: Option<SocketAddr>,
 }

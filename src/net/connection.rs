@@ -1,65 +1,66 @@
-//! A connection: its socket, its unread input, what it has to say, its session.
+//! A connection: its bytes, and its session.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use super::backlog::Backlog;
-use super::client::Key;
-use super::outgoing::Outgoing;
-use super::session::{Session, State};
+use super::flow::State;
+use super::protocol::Protocol;
+use super::resp::Session;
+use super::transport::{Channel, Key};
 use super::turn::TurnOutcome;
 
 /// A connection.
 pub struct Connection {
     /// Its own key.
     pub key: Key,
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// There may be something to receive.
-    pub readable: bool,
+    /// Its bytes.
+    pub channel: Channel,
     /// It is in one of the queues of connections that can go on.
     pub is_ready: bool,
     /// Its last turn was a long one.
     pub is_heavy: bool,
-    /// Received but not run.
-    pub unread: Backlog,
-    /// What it has to say.
-    pub outgoing: Outgoing,
     /// Its user, its commands and how they are answered.
     pub session: Session,
 }
 
 impl Connection {
     /// A new one.
-    pub fn new(key: Key, socket: OwnedFd, session: Session) -> Self {
-        Connection {
-            key,
-            socket,
-            readable: false,
-            is_ready: false,
-            is_heavy: false,
-            unread: Backlog::default(),
-            outgoing: Outgoing::default(),
-            session,
-        }
+    pub fn new(key: Key, channel: Channel, session: Session) -> Self {
+        // A handshake takes the time of a hundred commands.
+        let is_heavy = channel.is_in_handshake();
+        Connection { key, channel, is_ready: false, is_heavy, session }
+    }
+
+    /// Whether it can go on with what it has: commands, or replies that are owed.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.session.flow.missing == 0 || self.session.owes_replies()
     }
 
     /// Whether it can go on without a new event.
     pub fn can_go_on(&self) -> bool {
-        !self.outgoing.is_held() && (self.session.has_more() || self.readable || self.session.ended)
+        let channel = &self.channel;
+        !channel.outgoing.is_held() && (self.has_more() || channel.readable || channel.ended)
+    }
+
+    /// Whether its client seems to have left while a command waited for a shard.
+    pub fn is_leaving(&self) -> bool {
+        self.channel.ended && self.session.flow.queued_since.is_some()
     }
 
     /// Whether it is closing, and has been sent everything.
     pub fn is_finished(&self) -> bool {
-        self.session.state == State::Closing && self.outgoing.is_idle()
+        let channel = &self.channel;
+        self.session.flow.state == State::Closing
+            && channel.is_flushed()
+            && !channel.outgoing.is_held()
     }
 
     /// What follows for it after its turn.
     pub fn outcome(&mut self) -> TurnOutcome {
-        match self.session.state {
+        match self.session.flow.state {
             State::Deferred => TurnOutcome::Deferred,
             State::Again => {
-                self.session.state = State::Open;
+                self.session.flow.state = State::Open;
                 TurnOutcome::Ready
             }
             State::Open if self.can_go_on() => TurnOutcome::Ready,
@@ -71,42 +72,40 @@ impl Connection {
     /// It sends no more, or has sent too much: it is closed, but if the client has only ended its
     /// half of the connection, it may still read its replies.
     pub fn end_input(&mut self) -> TurnOutcome {
-        if !self.session.ended || self.outgoing.is_empty() {
+        if !self.channel.ended || self.channel.is_flushed() {
             return TurnOutcome::Ends;
         }
-        self.session.state = State::Closing;
-        self.unread = Backlog::default();
+        self.session.flow.state = State::Closing;
+        self.channel.unread = Default::default();
         TurnOutcome::Stays
     }
 
     /// Drops the input that has not been run.
     pub fn forget_input(&mut self) {
-        self.unread = Backlog::default();
-        self.readable = false;
-        self.session.missing = 1;
+        self.channel.forget_input();
+        self.session.flow.missing = 1;
     }
 
     /// Publishes its condition for other threads.
     pub fn show_condition(&self) {
         self.session.show_condition();
-        let condition = &self.session.client.condition;
-        condition.unread.store(self.unread.len(), Ordering::Relaxed);
-        condition.unread_memory.store(self.unread.capacity(), Ordering::Relaxed);
-        condition.unsent.store(self.outgoing.unsent(), Ordering::Relaxed);
-        condition.unsent_memory.store(self.outgoing.capacity(), Ordering::Relaxed);
+        let (client, channel) = (&self.session.flow.client, &self.channel);
+        client.condition.unread.store(channel.unread.len(), Ordering::Relaxed);
+        client.condition.unread_memory.store(channel.unread.capacity(), Ordering::Relaxed);
+        client.condition.unsent.store(channel.unsent(), Ordering::Relaxed);
+        client.condition.unsent_memory.store(channel.unsent_memory(), Ordering::Relaxed);
     }
 
     /// Bytes of memory that its buffers take.
     pub fn buffered(&self) -> usize {
-        self.unread.capacity() + self.outgoing.capacity() + self.session.queued_bytes()
+        self.channel.buffered() + self.session.queued_bytes()
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A forked child may have the socket open: closing alone would not end the connection.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        self.session.client.gone.store(true, Ordering::Relaxed);
-        self.session.client.killed.store(true, Ordering::Relaxed);
+        let client = &self.session.flow.client;
+        client.gone.store(true, Ordering::Relaxed);
+        client.killed.store(true, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! Replies that wait for the log: a client must not be told of a write that a crash can take back.
 //!
 //! What a connection has run has a position in the log (`engine/log/`). Until that is safe, all
-//! that it says stays with it ([`Outgoing`](super::outgoing::Outgoing)), and it neither runs
+//! that it says stays with it ([`Outgoing`](super::transport::Outgoing)), and it neither runs
 //! commands nor is read. So no reply overtakes another, and a client that writes faster than the
 //! log is slowed down.
 
@@ -11,13 +11,12 @@ use std::time::Instant;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
-use super::client::Key;
 use super::connection::Connection;
-use super::outgoing::LogWait;
-use super::session::State;
+use super::flow::State;
+use super::protocol::Protocol;
 use super::shared::count;
+use super::transport::{Key, LogWait};
 use super::worker::PortWorker;
-use crate::command::{Error, Reply};
 
 /// A worker's connections whose replies wait for the log.
 #[derive(Default)]
@@ -36,7 +35,7 @@ impl HeldConnections {
     /// Holds a connection if its commands have seen what is not safe.
     #[inline]
     pub fn hold(&mut self, worker: &PortWorker, connection: &mut Connection) {
-        if let Some(position) = connection.session.take_seen() {
+        if let Some(position) = connection.session.flow.take_seen() {
             self.hold_until(worker, connection, position);
         }
     }
@@ -52,7 +51,7 @@ impl HeldConnections {
             // It was undone before its reply came here: no other message will follow.
             self.looked_at = NEVER;
         }
-        match &mut connection.outgoing.wait {
+        match &mut connection.channel.outgoing.wait {
             Some(wait) if log.is_undone(wait.position) => {}
             Some(wait) => wait.position = wait.position.max(position),
             none => {
@@ -85,7 +84,7 @@ impl HeldConnections {
         self.looked_at = safe;
         self.keys.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else { return false };
-            if connection.outgoing.wait.as_ref().is_some_and(|wait| wait.position > safe) {
+            if connection.channel.outgoing.wait.as_ref().is_some_and(|wait| wait.position > safe) {
                 return true;
             }
             release_one(worker, connection, now);
@@ -118,7 +117,7 @@ fn release_one(worker: &PortWorker, connection: &mut Connection, now: Instant) {
 
 /// A connection's replies are released, or it is closed.
 pub fn no_longer_held(worker: &PortWorker, connection: &mut Connection) -> Option<LogWait> {
-    let wait = connection.outgoing.wait.take()?;
+    let wait = connection.channel.outgoing.wait.take()?;
     worker.counts().held.fetch_sub(1, Ordering::Relaxed);
     Some(wait)
 }
@@ -126,10 +125,7 @@ pub fn no_longer_held(worker: &PortWorker, connection: &mut Connection) -> Optio
 /// What a connection has waited for was taken back: it gets none of its replies, and is closed.
 fn undo_replies(connection: &mut Connection) {
     connection.forget_input();
-    let session = &mut connection.session;
-    session.exec_replies = None;
-    session.state = State::Closing;
-    let mut text = Vec::new();
-    session.reply(&mut text).error(&Error::Unblocked.bare_text());
-    connection.outgoing.say_only(text);
+    connection.session.flow.state = State::Closing;
+    let words = connection.session.undo();
+    connection.channel.outgoing.say_only(words);
 }

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use super::accept::is_kept_out;
 use super::connection::Connection;
-use super::driver::{Driver, Received};
-use super::resp::room_for;
+use super::flow::State;
+use super::protocol::{Protocol, Serving};
+use super::resp::{Session, room_for};
 use super::service::{Input, Member, Service};
-use super::session::State;
 use super::shared::count;
+use super::transport::{Driver, Ended};
 use super::turn::TurnOutcome;
 use crate::limits::{
     INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES, UNAUTHENTICATED_QUERY_BYTES,
@@ -26,13 +28,13 @@ pub enum TakenUp {
 impl<D: Driver> Service<D> {
     /// Takes a connection up for its turn: sends what it has said before, and receives once.
     pub fn take_up(&mut self, connection: &mut Connection) -> TakenUp {
-        if connection.session.client.killed.load(Ordering::Relaxed) {
+        if connection.session.flow.client.killed.load(Ordering::Relaxed) {
             return TakenUp::No(TurnOutcome::Ends);
         }
-        connection.is_heavy = false;
+        connection.is_heavy = connection.channel.is_in_handshake();
         self.held.hold(&self.worker, connection);
         // Send first: a connection that has not read its replies goes on only after they are sent.
-        if !connection.outgoing.is_empty() {
+        if !connection.channel.is_flushed() {
             if self.send(connection) == TurnOutcome::Ends {
                 return TakenUp::No(TurnOutcome::Ends);
             }
@@ -49,130 +51,168 @@ impl<D: Driver> Service<D> {
 
     #[inline]
     fn add_member(&mut self, connection: &Connection, input: Input) -> TakenUp {
-        let (session, is_received) = (&connection.session, matches!(input, Input::Received(_)));
-        let is_like = self.members.is_empty() || self.like == session.kind();
-        let goes_with_others = is_received && is_like && session.is_plain();
-        if goes_with_others {
-            self.like = session.kind();
-        }
+        let is_received = matches!(input, Input::Received(_));
+        let (is_first, like) = (self.members.is_empty(), self.like);
+        let kind =
+            connection.session.kind().filter(|kind| is_received && (is_first || like == *kind));
+        self.like = kind.unwrap_or(like);
         self.members.push(Member {
             key: connection.key,
             input,
             commands: 0..0,
             outcome: TurnOutcome::Ends,
         });
-        if goes_with_others { TakenUp::WithOthers } else { TakenUp::Alone }
+        if kind.is_some() { TakenUp::WithOthers } else { TakenUp::Alone }
     }
 
     /// Where the input is that a connection may run; what follows for it if there is none.
     fn input_of(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
-        if connection.session.state != State::Open || connection.outgoing.is_held() {
+        if connection.session.flow.state != State::Open || connection.channel.outgoing.is_held() {
             let is_finished = connection.is_finished();
             return Err(if is_finished { TurnOutcome::Ends } else { TurnOutcome::Stays });
         }
         // A connection that does not read its replies gets no more of its commands run.
-        if connection.outgoing.unsent() > OUTPUT_PAUSE {
+        if connection.channel.outgoing.unsent() > OUTPUT_PAUSE {
             return Err(self.take_in(connection));
         }
-        if connection.session.has_more() {
+        if connection.channel.is_in_handshake() {
+            return Err(self.shake_hands(connection));
+        }
+        if connection.has_more() {
             return Ok(Input::Unread);
         }
-        if connection.readable {
+        if connection.channel.readable {
             return self.receive(connection);
         }
-        Err(if connection.session.ended { connection.end_input() } else { TurnOutcome::Stays })
+        Err(if connection.channel.ended { connection.end_input() } else { TurnOutcome::Stays })
+    }
+
+    /// Goes on with a TLS handshake. The client may be known by its certificate after it.
+    fn shake_hands(&mut self, connection: &mut Connection) -> TurnOutcome {
+        if !connection.channel.readable {
+            return TurnOutcome::Stays;
+        }
+        let received = connection.channel.receive_more(&mut self.io);
+        if !self.note_received(connection, received) || self.is_over_query_limit(connection) {
+            return TurnOutcome::Ends;
+        }
+        let Connection { channel, session, .. } = connection;
+        if !channel.unread.is_empty() {
+            session.flow.missing = 0;
+        }
+        connection.is_heavy = channel.is_in_handshake();
+        if !connection.is_heavy {
+            return self.admit(connection);
+        }
+        connection.outcome()
+    }
+
+    /// A client has shaken hands: refuses it, or finds out who it is.
+    fn admit(&mut self, connection: &mut Connection) -> TurnOutcome {
+        let Connection { channel, session, .. } = connection;
+        if is_kept_out(&self.worker.shared, session.flow.client.address.parse().ok()) {
+            count(&self.worker.counts().refused, 1);
+            session.flow.state = State::Closing;
+            channel.outgoing.say_only(Session::PROTECTED.to_vec());
+            return self.send(connection);
+        }
+        let server = self.worker.shared.tls.lock();
+        let names = server.as_ref().and_then(|server| channel.new_names(server.name()));
+        drop(server);
+        if let Some(names) = names {
+            let mut serving = Serving {
+                worker: &self.worker,
+                turn: &mut self.turn,
+                scratch: &mut self.scratch,
+                output: &mut self.outbox.bytes,
+                ended: channel.ended,
+            };
+            session.certified(&mut serving, names);
+        }
+        connection.outcome()
     }
 
     fn receive(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
         // The beginning of a long command is not moved again for every piece of it.
-        if connection.unread.len() > LEFTOVER_BYTES {
+        if connection.channel.unread.len() > LEFTOVER_BYTES {
             return self.receive_more(connection);
         }
         // After what other members have there.
         let start = self.input.len();
-        self.input.extend_from_slice(connection.unread.bytes());
+        self.input.extend_from_slice(connection.channel.unread.bytes());
         self.input.reserve(READ_BYTES);
         let before = self.input.len();
-        let received = self.driver.receive(&connection.socket, &mut self.input);
+        let received = connection.channel.receive(&mut self.io, &mut self.input);
         let goes_on = self.note_received(connection, received);
         if self.input.len() == before {
             self.input.truncate(start);
             return Err(if goes_on { connection.outcome() } else { connection.end_input() });
         }
-        connection.unread.use_up(before - start);
+        connection.channel.unread.use_up(before - start);
         Ok(Input::Received(start..self.input.len()))
     }
 
     /// Receives the next piece of a long command into `unread`.
     fn receive_more(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
-        let (present, missing) = (connection.unread.len(), connection.session.missing);
-        let buffer = connection.unread.buffer();
+        let (present, missing) = (connection.channel.unread.len(), connection.session.flow.missing);
+        let buffer = connection.channel.unread.buffer();
         // A buffer that is moved before it is full would be copied with the room behind its bytes,
         // which would take memory only then.
         if buffer.capacity() - buffer.len() < missing.clamp(1, INPUT_BYTES) {
             buffer.reserve_exact(room_for(missing, present).max(INPUT_BYTES));
         }
-        let received = self.driver.receive(&connection.socket, buffer);
+        let received = connection.channel.receive_more(&mut self.io);
         let goes_on = self.note_received(connection, received);
         if !goes_on || self.is_over_query_limit(connection) {
             return Err(connection.end_input());
         }
-        if connection.unread.len() == present {
+        if connection.channel.unread.len() == present {
             return Err(connection.outcome());
         }
-        connection.session.missing = 0;
+        connection.session.flow.missing = 0;
         Ok(Input::Unread)
     }
 
     /// Receives for a connection that runs nothing. Many clients send a whole pipeline before they
     /// read anything: if nothing were received from such a client, it would never begin to read.
     fn take_in(&mut self, connection: &mut Connection) -> TurnOutcome {
-        if !connection.readable {
+        if !connection.channel.readable {
             return TurnOutcome::Stays;
         }
-        let buffer = connection.unread.buffer();
+        let buffer = connection.channel.unread.buffer();
         buffer.reserve(INPUT_BYTES);
-        let received = self.driver.receive(&connection.socket, buffer);
-        if !connection.unread.is_empty() {
-            connection.session.missing = 0;
+        let received = connection.channel.receive_more(&mut self.io);
+        if !connection.channel.unread.is_empty() {
+            connection.session.flow.missing = 0;
         }
         // It may still read; if it is gone, sending will fail.
         self.note_received(connection, received);
         if self.is_over_query_limit(connection) {
             return connection.end_input();
         }
-        if connection.readable { TurnOutcome::Ready } else { TurnOutcome::Stays }
+        if connection.channel.readable { TurnOutcome::Ready } else { TurnOutcome::Stays }
     }
 
     /// Whether a client has sent more than may wait here. Counts it if so.
     fn is_over_query_limit(&self, connection: &Connection) -> bool {
         let mut most = self.worker.engine().settings().port.query_limit.load(Ordering::Relaxed);
-        if connection.session.user.is_none() {
+        if !connection.session.is_logged_in() {
             most = most.min(UNAUTHENTICATED_QUERY_BYTES);
         }
-        let is_over = connection.unread.len() > most;
+        let is_over = connection.channel.unread.len() > most;
         if is_over {
             self.worker.note_limit();
         }
         is_over
     }
 
-    /// Counts what was received. False if the connection has ended.
-    fn note_received(&self, connection: &mut Connection, received: Received) -> bool {
-        let session = &mut connection.session;
-        let (bytes, more) = match received {
-            Received::More(bytes) => (bytes, true),
-            Received::All(bytes) => (bytes, session.ended),
-            Received::End => {
-                (session.ended, connection.readable) = (true, false);
-                return false;
-            }
-        };
-        connection.readable = more;
-        if bytes > 0 {
+    /// Counts the bytes that were received. False if the connection has ended.
+    fn note_received(&self, connection: &Connection, received: Result<usize, Ended>) -> bool {
+        if let Ok(bytes @ 1..) = received {
             count(&self.worker.counts().received, bytes as u64);
-            session.client.last_seen.store(self.turn.recently, Ordering::Relaxed);
+            let client = &connection.session.flow.client;
+            client.last_seen.store(self.turn.recently, Ordering::Relaxed);
         }
-        true
+        received.is_ok()
     }
 }

@@ -1,47 +1,34 @@
 //! midi's own ports: they serve clients without the host.
 //!
 //! ```text
-//! listen ─► accept ─► port ─► intake: bytes in ─► run ─┬─► batch: several together ─► engine
-//!                      ▲      (driver)                 └─► by itself: dispatch ─► commands ─► engine
-//!                      │      bytes out (driver) ◄─ outgoing ◄─ resp: replies ◄───┘
-//!                      └─ messages (shared): replies of jobs and main-thread tasks, new connections
+//! system ◄─► transport: bytes ◄─► port, service: whose turn it is ◄─► resp: commands ◄─► engine
+//!                                   ▲
+//!                                   └─ messages (shared) of jobs, main-thread tasks, other ports
 //! ```
 //!
-//! Each worker has one port: the order in which its connections are served. `service.rs` has what
-//! they are served with, and how those that have input at the same time run together.
+//! Each worker has one port (`port.rs`): the order in which its connections are served.
+//! `service.rs` has what they are served with, and how those that have input at the same time run
+//! together.
 //!
-//! A connection (`connection.rs`) is a socket, bytes that have come and not run, bytes that it has
-//! to say (`outgoing.rs`), and a session (`session.rs`): its user and its commands. Its client is
-//! what all workers may read (`client.rs`). Commands are functions of a caller (`caller.rs`): the
-//! worker, the session, the output.
+//! A connection (`connection.rs`) is a channel of the transport, which knows no protocol, and a
+//! session, which knows no socket (`protocol.rs`). Its client is what all workers may read
+//! (`client.rs`).
 //!
 //! The host's main thread takes no part in this, and this layer does not use the module API.
 
 mod accept;
-mod backlog;
-mod batch;
-mod caller;
 mod client;
-mod commands;
 mod connection;
-mod dispatch;
-mod driver;
-mod exec_replies;
+mod flow;
 mod held;
 mod intake;
-mod job;
-mod listen;
-mod main_task;
-mod named;
-mod outgoing;
 mod port;
+mod protocol;
 mod report;
 pub mod resp;
-mod run;
 mod service;
-mod session;
 mod shared;
-mod transaction;
+mod transport;
 mod turn;
 mod waiting;
 mod worker;
@@ -50,10 +37,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use driver::{Driver, Epoll};
 use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
+pub use transport::TlsStream;
+use transport::{Driver, Epoll, tls_server};
 
 use crate::engine::{Engine, Port, PortConfig};
 
@@ -66,16 +54,16 @@ pub fn open(
     config: &PortConfig,
     on_panic: fn(),
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
-    if !config.are_wanted() || config.obstacle.is_some() {
-        engine
-            .context()
-            .outside
-            .set_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
+    if config.listeners.is_empty() || config.obstacle.is_some() {
+        engine.context().outside.set_ports(Box::new(Closed(config.obstacle)));
         return Ok(Vec::new());
     }
     let first_descriptor = engine.settings().port.first_descriptor.load(Ordering::Relaxed) as i32;
-    let listeners = listen::open(config, engine.config().workers, first_descriptor)?;
-    let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
+    let listeners = transport::open(config, engine.config().workers, first_descriptor)?;
+    let tls = config.tls.as_ref().map(tls_server).transpose();
+    let tls = tls.map_err(|why| format!("midi.tls-port: {why}"))?;
+    let shared = Arc::new(Shared::new(Arc::clone(engine), config.listeners.clone(), on_panic));
+    *shared.tls.lock() = tls;
     let descriptors =
         listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
     let report =
@@ -85,8 +73,7 @@ pub fn open(
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.context().workers.waker(worker), first_descriptor);
         let driver = driver.map_err(|error| format!("midi.port: {error}"))?;
-        let port =
-            WorkerPort::new(Arc::clone(&shared), worker, driver, listeners, &config.unixsocket);
+        let port = WorkerPort::new(Arc::clone(&shared), worker, driver, listeners);
         ports.push(Box::new(port.map_err(|error| format!("midi.port: {error}"))?));
     }
     Ok(ports)

@@ -10,17 +10,16 @@ use std::time::{Duration, Instant};
 
 use slotmap::SlotMap;
 
-use super::accept::{Listeners, client, let_in};
-use super::client::{Key, NewConnection};
+use super::accept::{client, let_in, wire};
 use super::connection::Connection;
-use super::driver::{Driver, Happened};
+use super::flow::State;
 use super::held::no_longer_held;
 use super::intake::TakenUp;
-use super::listen::Listener;
-use super::resp::RespReply;
+use super::protocol::Protocol;
+use super::resp::Session;
 use super::service::{Member, Service};
-use super::session::{Session, State};
 use super::shared::{PortMessage, Shared, count};
+use super::transport::{Accepted, Channel, Driver, Happened, Key, Listener, Listeners};
 use super::turn::TurnOutcome;
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
@@ -48,7 +47,6 @@ pub struct WorkerPort<D: Driver> {
     happened: Vec<Happened>,
     /// Messages that have been taken out of the inbox, oldest first.
     messages: VecDeque<PortMessage>,
-    unixsocket: Box<str>,
     next_tick: Instant,
     next_look: Instant,
 }
@@ -61,7 +59,6 @@ impl<D: Driver> WorkerPort<D> {
         worker: usize,
         mut driver: D,
         listeners: Vec<Listener>,
-        unixsocket: &str,
     ) -> io::Result<Self> {
         Ok(WorkerPort {
             listeners: Listeners::new(listeners, &mut driver)?,
@@ -73,7 +70,6 @@ impl<D: Driver> WorkerPort<D> {
             leaving: Vec::new(),
             happened: Vec::new(),
             messages: VecDeque::new(),
-            unixsocket: unixsocket.into(),
             next_tick: Instant::now(),
             next_look: Instant::now(),
         })
@@ -94,11 +90,11 @@ impl<D: Driver> WorkerPort<D> {
         }
         let key = Key::unpacked(event.mark);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.readable |= event.input;
-        connection.session.ended |= event.ended;
-        if event.ended && connection.session.is_waiting() {
+        connection.channel.readable |= event.input;
+        connection.channel.ended |= event.ended;
+        if event.ended && connection.session.flow.is_waiting() {
             // The client may have left: a job for it may stop.
-            connection.session.client.gone.store(true, Ordering::Relaxed);
+            connection.session.flow.client.gone.store(true, Ordering::Relaxed);
         }
         if connection.is_ready {
             // It is in the queue already: other connections come first.
@@ -175,34 +171,36 @@ impl<D: Driver> WorkerPort<D> {
     fn accept(&mut self, listener: usize) {
         let number = self.service.worker.number;
         for _ in 0..ACCEPTED_PER_TURN {
-            let driver = &mut self.service.driver;
-            let Some(new_connection) = self.listeners.accept(listener, driver) else { return };
+            let driver = &mut self.service.io.driver;
+            let Some(accepted) = self.listeners.accept(listener, driver) else { return };
             let worker = self.shared().emptiest(number);
-            let Some(new_connection) = let_in(self.shared(), number, new_connection) else {
-                continue;
-            };
+            let Some(accepted) = let_in(self.shared(), number, accepted) else { continue };
             self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
             if worker == number {
-                self.welcome(new_connection);
+                self.welcome(accepted);
             } else {
-                self.shared().send(worker, PortMessage::NewConnection(new_connection));
+                self.shared().send(worker, PortMessage::NewConnection(accepted));
             }
         }
     }
 
     /// Adds a connection. Its place has been counted.
-    fn welcome(&mut self, new_connection: NewConnection) {
+    fn welcome(&mut self, accepted: Accepted) {
         let worker = &self.service.worker;
+        let Some(wire) = wire(&worker.shared, &accepted) else {
+            worker.shared.leave_place();
+            worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
         count(&worker.counts().accepted, 1);
         let key = self.connections.insert_with_key(|key| {
-            let client =
-                client(&worker.shared, worker.number, key, &new_connection, &self.unixsocket);
-            let session = Session::new(worker.engine(), client);
-            Connection::new(key, new_connection.socket, session)
+            let client = client(&worker.shared, worker.number, key, &accepted);
+            let session = Session::begin(worker.engine(), client);
+            Connection::new(key, Channel::new(accepted.socket, wire), session)
         });
         let connection = &self.connections[key];
-        if self.service.driver.add(key.packed(), &connection.socket).is_ok() {
-            return worker.shared.list(&connection.session.client);
+        if self.service.io.driver.add(key.packed(), &connection.channel.socket).is_ok() {
+            return worker.shared.list(&connection.session.flow.client);
         }
         self.connections.remove(key);
         worker.shared.leave_place();
@@ -213,7 +211,7 @@ impl<D: Driver> WorkerPort<D> {
     fn settle(&mut self, key: Key, outcome: TurnOutcome) {
         match outcome {
             TurnOutcome::Stays => {
-                if self.connection(key).is_some_and(|it| it.session.is_leaving()) {
+                if self.connection(key).is_some_and(|it| it.is_leaving()) {
                     self.leaving.push(key);
                 }
             }
@@ -231,10 +229,11 @@ impl<D: Driver> WorkerPort<D> {
 
     fn close(&mut self, key: Key) {
         let Some(mut connection) = self.connections.remove(key) else { return };
-        let Service { worker, driver, .. } = &mut self.service;
+        let Service { worker, io, .. } = &mut self.service;
         no_longer_held(worker, &mut connection);
-        driver.remove(&connection.socket);
-        worker.shared.unlist(connection.session.client.id);
+        connection.channel.end(io);
+        io.driver.remove(&connection.channel.socket);
+        worker.shared.unlist(connection.session.flow.client.id);
         worker.shared.leave_place();
         worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
     }
@@ -244,31 +243,31 @@ impl<D: Driver> WorkerPort<D> {
     fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Session, &mut Vec<u8>)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let session = &mut connection.session;
-        if session.state == State::Waiting {
-            session.state = State::Open;
+        if session.flow.state == State::Waiting {
+            session.flow.state = State::Open;
         }
-        session.most_output = usize::MAX;
+        session.flow.most_output = usize::MAX;
         // It may have written what is not in midi's log: keys of the host's.
-        session.last_write.offset = None;
+        session.flow.last_write.offset = None;
         let mut bytes = Vec::new();
         if catch_unwind(AssertUnwindSafe(|| reply(session, &mut bytes))).is_err() {
             (self.shared().on_panic)();
             return self.close(key);
         }
-        if session.state == State::Closing {
+        if session.flow.state == State::Closing {
             connection.forget_input();
         }
-        connection.session.missing = 0;
+        connection.session.flow.missing = 0;
         self.say_more(key, seen, bytes);
     }
 
     /// Says what another thread has for a connection, after what it has said before.
     fn say_more(&mut self, key: Key, seen: u64, bytes: Vec<u8>) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.session.queued_since = None;
-        connection.session.wait_for(seen);
+        connection.session.flow.queued_since = None;
+        connection.session.flow.wait_for(seen);
         if !connection.session.is_muted() {
-            connection.outgoing.say_more(bytes, &self.service.outbox);
+            connection.channel.outgoing.say_more(bytes, &self.service.outbox);
         }
         self.serve(key);
     }
@@ -288,7 +287,7 @@ impl<D: Driver> WorkerPort<D> {
 
     fn take_message(&mut self, message: PortMessage) {
         match message {
-            PortMessage::NewConnection(new_connection) => self.welcome(new_connection),
+            PortMessage::NewConnection(accepted) => self.welcome(accepted),
             PortMessage::Part { key, bytes, seen, last: true } => {
                 self.goes_on(key, seen, |_, out| *out = bytes)
             }
@@ -320,12 +319,12 @@ impl<D: Driver> WorkerPort<D> {
             return;
         }
         self.next_tick = now + PORT_TICK;
-        self.listeners.wake(&mut self.service.driver);
+        self.listeners.wake(&mut self.service.io.driver);
         let (mut buffered, mut held_bytes) = (0, 0);
         let mut late: Vec<Key> = Vec::new();
         for (_, connection) in &self.connections {
             buffered += connection.buffered();
-            let outgoing = &connection.outgoing;
+            let outgoing = &connection.channel.outgoing;
             held_bytes += if outgoing.is_held() { outgoing.unsent() } else { 0 };
             if self.service.is_overdue(connection) {
                 late.push(connection.key);
@@ -378,9 +377,9 @@ impl<D: Driver> WorkerPort<D> {
     fn goes_on_deferred(&mut self, key: Key) {
         let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
         if let Some(connection) = self.connection(key) {
-            connection.session.state = State::Open;
-            connection.session.missing = 0;
-            if is_paused && connection.session.ended {
+            connection.session.flow.state = State::Open;
+            connection.session.flow.missing = 0;
+            if is_paused && connection.channel.ended {
                 // As in Redis: a client that leaves during a pause has none of its commands run.
                 connection.forget_input();
             }
@@ -394,7 +393,7 @@ impl<D: Driver> WorkerPort<D> {
         let now = self.service.turn.now;
         for key in take(&mut self.leaving) {
             let Some(connection) = self.connection(key) else { continue };
-            match connection.session.queued_since {
+            match connection.session.flow.queued_since {
                 Some(since) if now - since > LEAVERS_WAIT => self.close(key),
                 Some(_) => self.leaving.push(key),
                 None => {}
@@ -411,14 +410,12 @@ impl<D: Driver> Port for WorkerPort<D> {
             self.service.worker.note_limit();
             return self.close(key);
         }
-        self.goes_on(key, request.seen, |session, out| {
-            request.reply.play(&mut RespReply::new(out, session.resp3));
-        });
+        self.goes_on(key, request.seen, |session, out| session.say(&request.reply, out));
     }
 
     fn turn(&mut self, wait: Duration) -> PortTurn {
         let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
-        self.service.driver.wait(wait, &mut self.happened);
+        self.service.io.driver.wait(wait, &mut self.happened);
         self.service.turn.now = Instant::now();
         self.release();
         let events = self.happened.len();

@@ -4,7 +4,8 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::shared::{PortCounts, Shared};
-use crate::engine::Ports;
+use super::transport::tls_server;
+use crate::engine::{Ports, TlsSettings};
 
 /// Ports that are open.
 pub struct Open {
@@ -70,6 +71,14 @@ impl Ports for Open {
     fn listeners(&self) -> &[i32] {
         &self.listeners
     }
+
+    fn set_tls(&self, settings: &TlsSettings) -> Result<(), String> {
+        let server = tls_server(settings)?;
+        if let Some(shared) = self.shared.upgrade() {
+            *shared.tls.lock() = Some(server);
+        }
+        Ok(())
+    }
 }
 
 impl Ports for Closed {
@@ -85,5 +94,9 @@ impl Ports for Closed {
 
     fn listeners(&self) -> &[i32] {
         &[]
+    }
+
+    fn set_tls(&self, _: &TlsSettings) -> Result<(), String> {
+        Ok(())
     }
 }

@@ -14,33 +14,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use slotmap::SlotMap;
 
-use super::batch::{CommandBatch, Stop, request_limits};
-use super::caller::PortCaller;
-use super::client::Key;
 use super::connection::Connection;
-use super::driver::{Driver, Sent};
-use super::exec_replies::say_exec_replies;
+use super::flow::State;
 use super::held::HeldConnections;
-use super::named::note;
-use super::outgoing::Outbox;
-use super::resp::{ArgList, RespReply};
-use super::run::run;
-use super::session::State;
+use super::protocol::{Kind, Protocol, ProtocolGroup, Serving};
+use super::resp::Session;
 use super::shared::{Shared, count};
+use super::transport::{Driver, Io, Key, Outbox, Sent};
 use super::turn::{ThisTurn, TurnOutcome};
 use super::worker::PortWorker;
-use crate::engine::Outcome;
-use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
+use crate::limits::{GROUP_BYTES, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
 
 /// What a worker serves its connections with.
 pub struct Service<D: Driver> {
     /// The worker.
     pub worker: PortWorker,
     /// Moves bytes between sockets and buffers.
-    pub driver: D,
+    pub io: Io<D>,
     /// This turn.
     pub turn: ThisTurn,
     /// What the connections of this turn have said.
@@ -49,12 +41,12 @@ pub struct Service<D: Driver> {
     pub held: HeldConnections,
     /// Connections that have been taken up.
     pub members: Vec<Member>,
-    /// The database of those that run together, and whether they speak RESP3.
-    pub like: (u32, bool),
+    /// What those that run together have in common.
+    pub like: Kind,
     /// What members have sent.
     pub input: Vec<u8>,
-    /// The arguments of the command that is parsed.
-    args: ArgList,
+    /// Memory for parsing.
+    pub scratch: <Session as Protocol>::Scratch,
 }
 
 /// A connection that has been taken up.
@@ -82,14 +74,14 @@ impl<D: Driver> Service<D> {
     pub fn new(shared: Arc<Shared>, number: usize, driver: D) -> Self {
         Service {
             worker: PortWorker { shared, number },
-            driver,
+            io: Io::new(driver),
             turn: ThisTurn::default(),
             outbox: Outbox::default(),
             held: HeldConnections::default(),
             members: Vec::new(),
             like: (0, false),
             input: Vec::with_capacity(INPUT_BYTES),
-            args: ArgList::default(),
+            scratch: Default::default(),
         }
     }
 
@@ -111,7 +103,7 @@ impl<D: Driver> Service<D> {
     /// The commands of a member have panicked.
     pub fn after_panic(&mut self) {
         self.outbox.clear();
-        self.args = ArgList::default();
+        self.scratch = Default::default();
     }
 
     /// Runs the members from this one on, together if they are several. Their outcomes tell what
@@ -134,103 +126,65 @@ impl<D: Driver> Service<D> {
     fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
         let (said, session) = (self.outbox.bytes.len(), &mut connection.session);
         self.turn.alone.begin();
-        let mut caller =
-            PortCaller::new(&self.worker, &mut self.turn, session, &mut self.outbox.bytes);
+        let mut serving = Serving {
+            worker: &self.worker,
+            turn: &mut self.turn,
+            scratch: &mut self.scratch,
+            output: &mut self.outbox.bytes,
+            ended: connection.channel.ended,
+        };
+        let unread = &mut connection.channel.unread;
         match &self.members[number].input {
             Input::Received(input) => {
                 let bytes = &self.input[input.clone()];
-                let used = run(&mut caller, &mut self.args, bytes);
-                connection.unread.add(&bytes[used..]);
+                let used = session.run(&mut serving, bytes);
+                unread.add(&bytes[used..]);
             }
             Input::Unread => {
-                say_exec_replies(&mut caller);
-                if caller.session.is_muted() {
-                    caller.output.truncate(said);
-                }
-                if caller.session.missing == 0 {
-                    let used = run(&mut caller, &mut self.args, connection.unread.bytes());
-                    connection.unread.use_up(used);
+                session.say_owed(&mut serving);
+                if session.flow.missing == 0 {
+                    let used = session.run(&mut serving, unread.bytes());
+                    unread.use_up(used);
                 }
             }
         }
         connection.is_heavy = self.turn.alone.is_heavy();
         let end = self.outbox.bytes.len();
-        if end > connection.session.most_output {
+        if end > connection.session.flow.most_output {
             // The last reply was cut off.
             self.outbox.bytes.truncate(said);
             self.worker.note_limit();
             return TurnOutcome::Ends;
         }
-        connection.outgoing.say(connection.key, said..end, &mut self.outbox);
+        connection.channel.outgoing.say(connection.key, said..end, &mut self.outbox);
         end_turn(&self.worker, &mut self.held, connection)
     }
 
     /// Runs the commands of all members together whose commands can, as far as there is room.
     fn run_together(&mut self, first: usize, connections: &mut SlotMap<Key, Connection>) {
-        let Service { worker, turn, outbox, held, members, like, input, args, .. } = self;
-        let (engine, (db, resp3)) = (worker.engine(), *like);
-        let limits = engine.settings().limits(usize::MAX);
-        let mut batch = CommandBatch::default();
+        let Service { worker, turn, outbox, held, members, like, input, scratch, .. } = self;
+        let mut group = <Session as Protocol>::Group::begin(worker, *like);
         for member in &mut members[first..] {
             let Some(connection) = connections.get_mut(member.key) else { continue };
             let Input::Received(received) = &member.input else { continue };
-            let (session, before) = (&mut connection.session, batch.len());
-            batch.begin_another(session);
-            let parse_limits = request_limits(session, &limits);
-            let mine = &input[received.clone()];
-            if batch.take(engine, session, mine, args, &parse_limits) != Stop::End {
-                batch.truncate(before);
-                session.parser = Default::default();
-            }
-            member.commands = before..batch.len();
+            member.commands = group.add(&mut connection.session, &input[received.clone()], scratch);
         }
-        if batch.is_empty() {
+        if !group.run(&mut outbox.bytes) {
             return;
         }
-        // Where each command's reply ends.
-        let mut ends: ArrayVec<usize, AHEAD> = ArrayVec::new();
-        let start = outbox.bytes.len();
-        let most = engine.settings().port.most_output().saturating_add(start + HELD_OUTPUT);
-        let mut reply = RespReply::new(&mut outbox.bytes, resp3).up_to(most);
-        worker.slot().take_seen();
-        let (done, outcome) = batch.run(worker, db, &limits, &mut reply, |end| ends.push(end));
-        let seen = worker.slot().take_seen();
-        // If so, the last reply is the one that was cut off.
-        let is_cut = outbox.bytes.len() > most;
         for member in members[first..].iter_mut().filter(|member| !member.commands.is_empty()) {
             let Some(connection) = connections.get_mut(member.key) else { continue };
             let Input::Received(received) = &member.input else { continue };
-            let (first, end) = (member.commands.start, member.commands.end);
-            let ran = end.min(done).max(first);
-            note(batch.named(ran.max(first + 1) - 1), &connection.session.client);
-            let mut used = 0;
-            if ran > first {
-                if is_cut && ran == done {
-                    worker.note_limit();
-                    continue;
-                }
-                let before = first.checked_sub(1).map_or(start, |before| ends[before]);
-                connection.outgoing.say(connection.key, before..ends[ran - 1], outbox);
-                used = batch.end_of(ran - 1);
-            }
-            // All of the group have one position. Those that only read need not wait for what the
-            // others have written, unless reads wait at all.
-            if seen != 0
-                && (engine.ledger.log.reads_wait()
-                    || (first..ran).any(|number| batch.writes(number)))
-            {
-                connection.session.wait_for(seen);
-            }
-            if ran < end && ran == done && outcome != Outcome::Done {
-                // This command could not run here and now.
-                let said = outbox.bytes.len();
-                let session = &mut connection.session;
-                let mut caller = PortCaller::new(worker, turn, session, &mut outbox.bytes);
-                used = batch.go_on(done, outcome, &mut caller);
-                connection.outgoing.say(connection.key, said..outbox.bytes.len(), outbox);
-            }
-            connection.session.missing = usize::from(ran == end);
-            connection.unread.add(&input[received.clone()][used..]);
+            let Connection { key, channel, session, .. } = connection;
+            let output = &mut outbox.bytes;
+            let mut serving = Serving { worker, turn, scratch, output, ended: channel.ended };
+            let Some(ran) = group.end(session, member.commands.clone(), &mut serving) else {
+                worker.note_limit();
+                continue;
+            };
+            channel.outgoing.say(*key, ran.replies, outbox);
+            channel.outgoing.say(*key, ran.more, outbox);
+            channel.unread.add(&input[received.clone()][ran.used..]);
             member.outcome = end_turn(worker, held, connection);
         }
     }
@@ -239,8 +193,7 @@ impl<D: Driver> Service<D> {
     /// connection is broken, or was closing and has been sent everything, or does not read its
     /// replies.
     pub fn send(&mut self, connection: &mut Connection) -> TurnOutcome {
-        let send = |bytes: &[u8]| self.driver.send(&connection.socket, bytes);
-        match connection.outgoing.send(&self.outbox, send) {
+        match connection.channel.send(&mut self.io, &self.outbox) {
             Sent::Broken => return TurnOutcome::Ends,
             Sent::Bytes(bytes) => count(&self.worker.counts().sent, bytes as u64),
         }
@@ -253,16 +206,16 @@ impl<D: Driver> Service<D> {
 
     /// Whether more replies wait for a connection than may. Counts it if so.
     fn is_over_output_limit(&self, connection: &mut Connection) -> bool {
-        if connection.outgoing.is_empty() {
+        if connection.channel.is_flushed() {
             return false;
         }
         let settings = &self.worker.engine().settings().port;
         let soft = settings.output_soft.load(Ordering::Relaxed);
         let mut hard = settings.most_output();
-        if connection.session.user.is_none() {
+        if !connection.session.is_logged_in() {
             hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
         }
-        let is_over = connection.outgoing.is_over(hard, soft, self.turn.now);
+        let is_over = connection.channel.outgoing.is_over(hard, soft, self.turn.now);
         if is_over {
             self.worker.note_limit();
         }
@@ -272,10 +225,10 @@ impl<D: Driver> Service<D> {
     /// Sends what the connection with this number in the outbox has said.
     pub fn send_said(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
         if number + 1 == self.outbox.keys.len() {
-            connection.outgoing.take_over(&mut self.outbox);
+            connection.channel.outgoing.take_over(&mut self.outbox);
         }
         let outcome = self.send(connection);
-        if !connection.outgoing.is_empty() {
+        if !connection.channel.is_flushed() {
             connection.show_condition();
         }
         outcome
@@ -284,11 +237,13 @@ impl<D: Driver> Service<D> {
     /// Sends the replies of a connection that was held.
     pub fn send_released(&mut self, connection: &mut Connection) -> TurnOutcome {
         // It has waited for us, so it has not been idle.
-        connection.session.client.last_seen.store(self.turn.recently, Ordering::Relaxed);
+        connection.session.flow.client.last_seen.store(self.turn.recently, Ordering::Relaxed);
         let sent = self.send(connection);
         connection.show_condition();
         match sent {
-            TurnOutcome::Stays if connection.session.state == State::Open => connection.outcome(),
+            TurnOutcome::Stays if connection.session.flow.state == State::Open => {
+                connection.outcome()
+            }
             sent => sent,
         }
     }
@@ -297,14 +252,14 @@ impl<D: Driver> Service<D> {
     pub fn is_overdue(&self, connection: &Connection) -> bool {
         let (settings, now) = (&self.worker.engine().settings().port, self.turn.now);
         let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
-        if connection.outgoing.is_slow(now, Duration::from_secs(soft)) {
+        if connection.channel.outgoing.is_slow(now, Duration::from_secs(soft)) {
             return true;
         }
         let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
         let session = &connection.session;
-        let seen = session.client.last_seen.load(Ordering::Relaxed);
+        let seen = session.flow.client.last_seen.load(Ordering::Relaxed);
         let idle = self.worker.shared.clock(now).saturating_sub(seen);
-        let waits = session.is_waiting() || connection.outgoing.is_held();
+        let waits = session.flow.is_waiting() || connection.channel.outgoing.is_held();
         timeout > 0 && !waits && idle > timeout * 1000
     }
 }

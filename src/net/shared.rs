@@ -8,10 +8,11 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-use super::client::{Client, Key, NewConnection};
-use super::session::Session;
+use super::client::Client;
+use super::resp::Session;
+use super::transport::{Accepted, Key, TlsServer};
 use crate::command::HostCommand;
-use crate::engine::{Engine, Inbox};
+use crate::engine::{Engine, Inbox, ListenerRow};
 
 /// What the ports of all workers share.
 pub struct Shared {
@@ -24,6 +25,10 @@ pub struct Shared {
     next_id: AtomicU64,
     connected: AtomicUsize,
     started: Instant,
+    /// The rows of the listeners.
+    pub listeners: Vec<ListenerRow>,
+    /// The beginning of new TLS connections.
+    pub tls: Mutex<Option<TlsServer>>,
     /// The host's commands; set after a client has sent a command that the ports do not have.
     pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
 }
@@ -77,7 +82,7 @@ pub fn count(counter: &AtomicU64, number: u64) {
 /// A message to a worker's port.
 pub enum PortMessage {
     /// A connection that another worker accepted.
-    NewConnection(NewConnection),
+    NewConnection(Accepted),
     /// A piece of a long command's reply; after the last one the connection goes on.
     Part {
         /// The connection.
@@ -104,7 +109,7 @@ pub type Answer = Box<dyn FnOnce(&mut Session, &mut Vec<u8>) + Send>;
 
 impl Shared {
     /// For as many workers as the engine has.
-    pub fn new(engine: Arc<Engine>, on_panic: fn()) -> Self {
+    pub fn new(engine: Arc<Engine>, listeners: Vec<ListenerRow>, on_panic: fn()) -> Self {
         let per_worker = |_| CachePadded::new(PerWorker::default());
         Shared {
             workers: (0..engine.config().workers).map(per_worker).collect(),
@@ -114,6 +119,8 @@ impl Shared {
             next_id: AtomicU64::new(1),
             connected: AtomicUsize::new(0),
             started: Instant::now(),
+            listeners,
+            tls: Mutex::default(),
             host_commands: OnceLock::new(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::transaction::Transaction;
+use super::resp::Transaction;
 use crate::limits::{
     HEAVY_TURN, LOOKS_AT_CLOCK, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
 };

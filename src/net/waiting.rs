@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::client::Key;
 use super::shared::{PortMessage, Shared};
+use super::transport::Key;
 
 /// A connection that waits for a message of another thread. If none comes, as after a panic there,
 /// the connection is closed.

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
-use super::HANG;
+use super::{HANG, Wire};
 
 /// A reply. Two are equal only if their bytes on the wire are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,17 +166,23 @@ impl Value {
 
 /// A connection. It fails the test if the server is silent for too long.
 pub struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Wire>,
 }
 
 impl Client {
     /// Connects to 127.0.0.1.
     pub fn connect(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HANG))?;
-        stream.set_write_timeout(Some(HANG))?;
-        Ok(Client { stream: BufReader::with_capacity(1 << 16, stream) })
+        Wire::tcp(port).map(Client::over)
+    }
+
+    /// Over this connection.
+    pub fn over(wire: Wire) -> Self {
+        Client { stream: BufReader::with_capacity(1 << 16, wire) }
+    }
+
+    /// Its connection. What it has received and not read is not there any more.
+    pub fn wire(&mut self) -> &mut Wire {
+        self.stream.get_mut()
     }
 
     /// Switches to RESP3.
@@ -246,7 +251,7 @@ impl Client {
 
     /// Closes the sending half.
     pub fn send_no_more(&mut self) {
-        self.stream.get_ref().shutdown(std::net::Shutdown::Write).expect("a connection");
+        self.stream.get_mut().send_no_more().expect("a connection");
     }
 
     /// The next reply.
@@ -257,9 +262,9 @@ impl Client {
 
     /// Whether a reply begins to arrive within this time.
     pub fn has_reply_within(&mut self, time: Duration) -> bool {
-        self.stream.get_ref().set_read_timeout(Some(time)).expect("a timeout");
+        self.stream.get_ref().set_read_timeout(time).expect("a timeout");
         let has = self.stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
-        self.stream.get_ref().set_read_timeout(Some(HANG)).expect("a timeout");
+        self.stream.get_ref().set_read_timeout(HANG).expect("a timeout");
         has
     }
 

@@ -3,11 +3,13 @@
 //!
 //! Environment: `MIDI_REDIS_SERVER` (server binary), `MIDI_MODULE` (libmidi.so),
 //! `MIDI_SERVER_PRELOAD` (LD_PRELOAD of the server, for sanitizers), `MIDI_SKIPS` (the file that
-//! names tests that cannot run).
+//! names tests that cannot run),
+//! `MIDI_STREAM` (how midi's port is connected to: tcp, unix or tls).
 
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
 pub mod aof;
+pub mod certificates;
 mod client;
 pub mod clock;
 pub mod described;
@@ -27,6 +29,7 @@ pub mod replicas;
 mod server;
 mod skip;
 mod twin;
+mod wire;
 pub mod witness;
 
 pub use client::{Client, Value, encoded, shown, text};
@@ -36,6 +39,7 @@ pub use random::Random;
 pub use server::{Builder, Server, module, own_library, redis_server};
 pub use skip::skip;
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
+pub use wire::{Way, Wire};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

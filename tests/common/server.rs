@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Value};
-use super::{HANG, free_port, wait_until};
+use super::wire::{Way, Wire};
+use super::{HANG, certificates, free_port, wait_until};
 
 /// The server binary to test with.
 pub fn redis_server() -> PathBuf {
@@ -58,6 +59,8 @@ pub struct Builder {
     load: Option<String>,
     /// Whether midi's own port is open, too.
     with_port: bool,
+    /// How it is connected to.
+    way: Way,
     /// Variables in addition to the environment.
     environment: Environment,
 }
@@ -75,6 +78,7 @@ impl Builder {
             config: Vec::new(),
             load: Some(String::new()),
             with_port: false,
+            way: Way::of_this_run(),
             environment: std::env::var_os("MIDI_SERVER_PRELOAD")
                 .map(|libraries| (PRELOAD, libraries))
                 .into_iter()
@@ -104,6 +108,12 @@ impl Builder {
     /// Opens midi's RESP port, and its socket in the server's directory.
     pub fn with_port(mut self) -> Self {
         self.with_port = true;
+        self
+    }
+
+    /// The same, with a port for TLS that clients connect to; load arguments may say more of it.
+    pub fn with_tls(mut self) -> Self {
+        (self.with_port, self.way) = (true, Way::Tls);
         self
     }
 
@@ -156,15 +166,24 @@ impl Builder {
         let dir = new_dir();
         let port = free_port();
         let midi_port = self.with_port.then(free_port);
-        fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port))
+        let tls_port = (self.with_port && self.way == Way::Tls).then(free_port);
+        fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port, tls_port))
             .expect("write redis.conf");
         let environment = self.environment.clone();
         let child = spawn(&self.binary, &dir, &environment);
-        let mut server = Server { child, dir, port, midi_port, environment, checked: true };
+        let way = self.way;
+        let mut server =
+            Server { child, dir, port, midi_port, tls_port, way, environment, checked: true };
         server.wait_until_ready().map(|()| server)
     }
 
-    fn config_file(&self, dir: &Path, port: u16, midi_port: Option<u16>) -> String {
+    fn config_file(
+        &self,
+        dir: &Path,
+        port: u16,
+        midi_port: Option<u16>,
+        tls_port: Option<u16>,
+    ) -> String {
         let mut text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nlogfile \"\"\nsave \"\"\nappendonly no\n\
              shutdown-timeout 0\nrepl-diskless-sync-delay 0\n\
@@ -176,7 +195,13 @@ impl Builder {
             text.push('\n');
         }
         if let Some(arguments) = &self.load {
-            text += &format!("loadmodule {}{arguments}", module().display());
+            text += &format!("loadmodule {}", module().display());
+            if let Some(tls_port) = tls_port {
+                let files = certificates::install(dir);
+                text += &format!(" tls-port {tls_port} {files} tls-auth-clients no");
+            }
+            // Behind those of TLS: the last one counts.
+            text += arguments;
             if let Some(midi_port) = midi_port {
                 text += &format!(" port {midi_port} unixsocket {}", dir.join(SOCKET).display());
             }
@@ -223,6 +248,9 @@ pub struct Server {
     port: u16,
     /// midi's own port.
     midi_port: Option<u16>,
+    /// The same for TLS.
+    tls_port: Option<u16>,
+    way: Way,
     environment: Environment,
     /// Whether its health is checked when it is dropped.
     checked: bool,
@@ -277,6 +305,11 @@ impl Server {
         self.midi_port.expect("built with_port")
     }
 
+    /// midi's port for TLS on 127.0.0.1.
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("built with_tls")
+    }
+
     /// The path of midi's unix socket.
     pub fn midi_socket(&self) -> PathBuf {
         self.dir.join(SOCKET)
@@ -284,8 +317,17 @@ impl Server {
 
     /// A new connection to midi's port.
     pub fn midi_client(&self) -> Client {
-        Client::connect(self.midi_port())
-            .unwrap_or_else(|error| panic!("cannot connect to midi: {error}"))
+        self.try_midi_client().unwrap_or_else(|error| panic!("cannot connect to midi: {error}"))
+    }
+
+    /// The same, but midi may refuse it.
+    pub fn try_midi_client(&self) -> std::io::Result<Client> {
+        let wire = match self.way {
+            Way::Tcp => Wire::tcp(self.midi_port()),
+            Way::Unix => Wire::unix(&self.midi_socket()),
+            Way::Tls => Wire::tls(self.tls_port(), &certificates::trusting(None)),
+        };
+        wire.map(Client::over)
     }
 
     /// Its process ID.

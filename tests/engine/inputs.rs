@@ -32,6 +32,11 @@ fn snapshots() {
 }
 
 #[test]
+fn tls_records() {
+    run("tls", checks::tls::check, 30_000);
+}
+
+#[test]
 fn patterns() {
     run("glob", checks::glob::check, 500_000);
 }

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use crate::common::{free_port, now_ms};
 use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::engine::{
-    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply, Locked,
-    PasswordSum, PortConfig, PortSettings, Refusal, ReplicaWait, Rules, Settings, User, Waited,
-    Waker, Workers,
+    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply,
+    ListenAt, ListenerRow, Locked, PasswordSum, PortConfig, PortSettings, Refusal, ReplicaWait,
+    Rules, Settings, User, Waited, Waker, Workers,
 };
 use midi::net;
 
@@ -40,6 +40,10 @@ impl Host for Played {
     fn authenticate(&self, _: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool {
         password.is(PasswordSum::of(user).digits())
     }
+    fn is_on(&self, _: Locked<'_>, _: &[u8]) -> bool {
+        false
+    }
+
     fn user(&self, _: Locked<'_>, name: &[u8]) -> Option<User> {
         everything(name)
     }
@@ -118,8 +122,11 @@ impl Opened {
         read_users(&engine);
         let port = free_port();
         let wanted = PortConfig {
-            port,
-            bind: vec!["127.0.0.1".into()],
+            listeners: vec![ListenerRow {
+                setting: "port",
+                at: ListenAt::Tcp { port, bind: vec!["127.0.0.1".into()] },
+                is_tls: false,
+            }],
             backlog: 511,
             ..PortConfig::default()
         };

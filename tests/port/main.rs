@@ -19,6 +19,7 @@ mod serving;
 mod session;
 mod settings;
 mod strangers;
+mod tls;
 mod transactions;
 mod unfinished;
 mod walks;

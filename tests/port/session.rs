@@ -3,7 +3,7 @@
 
 use crate::common::hosts::{host, same_answer};
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Mode, Server, Value};
+use crate::common::{Builder, Client, Mode, Server, Value, Way};
 
 pub fn ported() -> Ported {
     Ported::start(Mode::Adaptive.builder())
@@ -30,9 +30,12 @@ const NEWER: [&str; 2] = ["CLIENT CAPA redirect", "CLIENT MAINT_NOTIFICATIONS ON
 fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
     for &line in lines {
         let (native, midi) = (redis.call(&words(line)), port.call(&words(line)));
-        let (mut native, midi) = (masked(line, native), masked(line, midi));
+        let (mut native, mut midi) = (masked(line, native), masked(line, midi));
         if line.to_ascii_uppercase().starts_with("CLIENT INFO") {
             native = without_newer_fields(native, &midi);
+            if Way::of_this_run() == Way::Unix {
+                midi = without_unix_flag(midi);
+            }
         }
         // midi's port lacks the commands that are newer than Redis 7.0.
         let newer =
@@ -74,6 +77,16 @@ fn without_newer_fields(native: Value, midi: &Value) -> Value {
         }
         (native, _) => native,
     }
+}
+
+/// The fields of a client on a Unix socket as if it used TCP, as the client of Redis does.
+fn without_unix_flag(reply: Value) -> Value {
+    let Value::Array(mut fields) = reply else { return reply };
+    for field in fields.iter_mut().filter(|field| field.bytes().starts_with(b"flags=")) {
+        let others = field.text().replace('U', "");
+        *field = Value::bulk(if others == "flags=" { "flags=N" } else { &others });
+    }
+    Value::Array(fields)
 }
 
 /// A reply without the values that belong to each server.

@@ -9,7 +9,7 @@
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::common::{Mode, Server, Value, skip, wait_until};
+use crate::common::{Builder, Mode, Server, Value, certificates, skip, wait_until};
 
 /// The modes to run programs in; in SAFEMODE the main thread serves the port's commands.
 const MODES: [Mode; 2] = [Mode::Adaptive, Mode::Safe];
@@ -26,13 +26,17 @@ fn run(variable: &str) {
     let Some(line) = std::env::var(variable).ok().filter(|line| !line.is_empty()) else {
         return skip(&format!("{variable} is not set; make test-clients sets it"));
     };
-    for server in servers() {
+    for mode in MODES {
+        println!("mode: {mode:?}");
+        let server = mode.builder().with_tls().start();
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).env("MIDI_PORT", server.midi_port().to_string());
         command
             .env("MIDI_SOCKET", server.midi_socket())
-            .env("MIDI_HOST_PORT", server.port().to_string());
+            .env("MIDI_HOST_PORT", server.port().to_string())
+            .env("MIDI_TLS_PORT", server.tls_port().to_string())
+            .env("MIDI_TLS_CA", &certificates::files(server.dir())[2]);
         let output = command.output().unwrap_or_else(|error| panic!("{line}: {error}"));
         check(&line, &output);
         println!("{}", String::from_utf8_lossy(&output.stdout));
@@ -105,6 +109,34 @@ fn redis_cli(server: &Server, args: &[&str]) -> Command {
     command.args(["-p", &server.midi_port().to_string()]).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// redis-cli and redis-benchmark, as far as they were built with TLS.
+#[test]
+fn redis_cli_over_tls() {
+    if !have("redis-cli") || !have("redis-benchmark") {
+        return;
+    }
+    let server = Builder::new().load("threads 2").with_tls().start();
+    let run = |program: &str, line: &str| {
+        let ca = certificates::files(server.dir())[2].clone();
+        let mut command = Command::new(program);
+        command.args(["-p", &server.tls_port().to_string(), "--tls", "--cacert"]).arg(ca);
+        let output = command.args(line.split(' ')).output().expect("it runs");
+        check(&format!("{program} {line}"), &output);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let help = Command::new("redis-cli").arg("--help").output().expect("it runs");
+    if !String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).contains("--tls") {
+        return skip("redis-cli was built without TLS");
+    }
+    assert_eq!(run("redis-cli", "SET k v"), "OK\n");
+    assert_eq!(run("redis-cli", "--tls-ciphersuites TLS_AES_128_GCM_SHA256 GET k"), "v\n");
+    for pipeline in [1, 16] {
+        let line = format!("-t set,get -n 10000 -c 20 -q -P {pipeline}");
+        assert!(run("redis-benchmark", &line).contains("requests per second"));
+    }
+    no_connection_is_left(&server);
 }
 
 /// The output of a started program for this input.

@@ -19,6 +19,9 @@ pub trait Host: Send + Sync {
     /// Whether this is the user's password.
     fn authenticate(&self, locked: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool;
 
+    /// Whether there is a user of this name that may log in.
+    fn is_on(&self, locked: Locked<'_>, user: &[u8]) -> bool;
+
     /// A user and its rights; `None` if there is no such user.
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User>;
 

@@ -13,7 +13,10 @@ use std::sync::atomic::Ordering;
 pub use host::Host;
 pub use main::{ForMain, MainInbox, MainTask};
 pub use outside::{HostLog, Outside};
-pub use port::{Port, PortConfig, PortSettings, PortTurn, Ports};
+pub use port::{
+    CertificateName, ClientCertificates, ListenAt, ListenerRow, Port, PortConfig, PortSettings,
+    PortTurn, Ports, TlsSettings,
+};
 pub use settings::{Config, Settings};
 pub use workers::{JobPart, Message, Workers};
 

@@ -40,31 +40,107 @@ pub trait Ports: Send + Sync {
     /// The descriptors that they listen on. A forked child must close them: it may live longer than
     /// this process, and would keep the address in use.
     fn listeners(&self) -> &[i32];
+
+    /// Begins new TLS connections with these settings, and reads the files that they name.
+    ///
+    /// # Errors
+    /// The setting that is wrong, and why: new connections begin as before.
+    fn set_tls(&self, settings: &TlsSettings) -> Result<(), String>;
 }
 
 /// How the ports are opened. It cannot change while they are open.
 #[derive(Clone, Debug, Default)]
 pub struct PortConfig {
-    /// `midi.port`; 0 opens none.
-    pub port: u16,
-    /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one that begins
-    /// with `-` may be unavailable. An empty list opens no TCP port.
-    pub bind: Vec<String>,
-    /// `midi.unixsocket`; empty opens none.
-    pub unixsocket: String,
-    /// `midi.unixsocketperm`, a file mode; 0 keeps the mode that the umask gives.
-    pub unixsocketperm: u32,
+    /// What they listen on.
+    pub listeners: Vec<ListenerRow>,
     /// The kernel's limit of connections that wait to be accepted.
     pub backlog: i32,
+    /// How TLS is spoken, where listeners need it.
+    pub tls: Option<TlsSettings>,
     /// Why no port may be opened, if there is a reason.
     pub obstacle: Option<&'static str>,
 }
 
-impl PortConfig {
-    /// Whether the settings ask for any port, whatever the obstacle.
-    pub fn are_wanted(&self) -> bool {
-        self.port != 0 || !self.unixsocket.is_empty()
-    }
+/// Something that the ports listen on.
+#[derive(Clone, Debug)]
+pub struct ListenerRow {
+    /// The setting that asks for it, without `midi.`, for messages.
+    pub setting: &'static str,
+    /// Where.
+    pub at: ListenAt,
+    /// Its connections speak TLS.
+    pub is_tls: bool,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug)]
+pub enum ListenAt {
+    /// A TCP port.
+    Tcp {
+        /// Its number.
+        port: u16,
+        /// The addresses, as the host's `bind` writes them: `*` is all, and one that begins with
+        /// `-` may be unavailable.
+        bind: Vec<String>,
+    },
+    /// A Unix socket.
+    Unix {
+        /// Its path.
+        path: String,
+        /// A file mode; 0 keeps the mode that the umask gives.
+        mode: u32,
+    },
+}
+
+/// How the ports speak TLS: the values of `midi.tls-*`, or of the host's settings.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// The server's certificate and those between it and an authority, in PEM.
+    pub cert_file: String,
+    /// Its key, in PEM; if empty, it is with the certificate.
+    pub key_file: String,
+    /// The authorities of clients' certificates, in PEM; empty for none.
+    pub ca_cert_file: String,
+    /// A folder of such files; empty for none.
+    pub ca_cert_dir: String,
+    /// Whether clients need certificates.
+    pub clients: ClientCertificates,
+    /// What of a certificate names a user.
+    pub name: CertificateName,
+    /// `TLSv1.2`, `TLSv1.3`, or both with a blank between them; both if empty.
+    pub protocols: String,
+    /// The suites of TLS 1.3, by OpenSSL's names, with `:` between them; all if empty.
+    pub ciphersuites: String,
+    /// The order of the server's suites decides, not that of the client's.
+    pub prefer_server_ciphers: bool,
+    /// How many sessions may be kept for clients that come again; 0 for none.
+    pub session_cache: usize,
+    /// How long.
+    pub session_timeout: Duration,
+    /// Settings that are set and that midi does not support.
+    pub unsupported: Vec<&'static str>,
+}
+
+/// `tls-auth-clients`: whether clients need certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked for any.
+    Ignored,
+    /// One that is sent must be valid.
+    Optional,
+    /// They need a valid one.
+    Needed,
+}
+
+/// `tls-auth-clients-user`: what of a client's certificate names the user that it is logged in as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateName {
+    /// Nothing.
+    Off,
+    /// The common name of its subject.
+    CommonName,
+    /// Its first URI that is the name of a user.
+    Uri,
 }
 
 /// Settings of the ports that can change at any time.

@@ -36,11 +36,16 @@ impl Refusal {
 
     /// A refused login by this name.
     pub fn of_login(name: &[u8]) -> Self {
-        Refusal {
-            user: beginning(name).into(),
-            object: (*b"AUTH").into(),
-            reason: RefusalReason::Auth,
-        }
+        Refusal::of_nobody(name, b"AUTH")
+    }
+
+    /// A certificate that names no user that may log in; its first name, if it has one.
+    pub fn of_certificate(name: &[u8]) -> Self {
+        Refusal::of_nobody(name, b"TLS certificate")
+    }
+
+    fn of_nobody(name: &[u8], how: &[u8]) -> Self {
+        Refusal { user: beginning(name).into(), object: how.into(), reason: RefusalReason::Auth }
     }
 }
 

@@ -4,6 +4,7 @@
 mod arguments;
 mod registered;
 pub mod table;
+pub mod tls;
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +12,8 @@ use redis_module::raw;
 
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
-use crate::engine::{Config, PortConfig, Settings};
-use table::{
-    ASSUME_APPENDFSYNC, BIND, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET,
-    UNIXSOCKETPERM, file_mode, numbered,
-};
+use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings};
+use table::{LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, numbered, written};
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
 /// what its configuration file names. So what CONFIG REWRITE wrote there wins over the load
@@ -109,26 +107,50 @@ pub fn settings() -> Settings {
 /// Why the TCP port is not opened: the host listens on no address itself.
 pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
 
+/// A TCP port that is asked for and has no address.
+pub fn port_without_address(ports: &PortConfig) -> Option<&'static str> {
+    let has_tcp = ports.listeners.iter().any(|row| matches!(row.at, ListenAt::Tcp { .. }));
+    tcp_ports().next().filter(|_| !has_tcp).map(|(setting, ..)| setting)
+}
+
+/// The TCP ports that are asked for: the setting, the number, and whether it speaks TLS.
+fn tcp_ports() -> impl Iterator<Item = (&'static str, u16, bool)> {
+    let all = [("port", false), ("tls-port", true)].into_iter();
+    let all = all
+        .map(|(name, is_tls)| (name, numbered(name).value.load(Ordering::Relaxed) as u16, is_tls));
+    all.filter(|(_, port, _)| *port != 0)
+}
+
 /// How to open the ports.
 pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
-    let own = BIND.value.lock().clone();
+    let own = written("bind");
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
-    let unixsocket = UNIXSOCKET.value.lock().clone();
-    let obstacle = if is_cluster(ctx) {
+    let mut listeners = Vec::new();
+    for (setting, port, is_tls) in tcp_ports().filter(|_| !bind.is_empty()) {
+        let at = ListenAt::Tcp { port, bind: bind.clone() };
+        listeners.push(ListenerRow { setting, at, is_tls });
+    }
+    let path = written("unixsocket");
+    if !path.is_empty() {
+        let mode = file_mode(&written("unixsocketperm")).unwrap_or(0);
+        let at = ListenAt::Unix { path, mode };
+        listeners.push(ListenerRow { setting: "unixsocket", at, is_tls: false });
+    }
+    let obstacle = if tcp_ports().next().is_none() && listeners.is_empty() {
+        None
+    } else if is_cluster(ctx) {
         Some("cluster-enabled is yes, and midi's ports do not support cluster mode")
     } else {
-        (bind.is_empty() && unixsocket.is_empty()).then_some(NO_ADDRESS)
+        listeners.is_empty().then_some(NO_ADDRESS)
     };
     PortConfig {
-        port: numbered("port").value.load(Ordering::Relaxed) as u16,
-        bind,
-        unixsocket,
-        unixsocketperm: file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0),
+        listeners,
         backlog: ctx
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
+        tls: tcp_ports().any(|(_, _, is_tls)| is_tls).then(|| tls::settings(ctx)),
         obstacle,
     }
 }
@@ -151,7 +173,7 @@ pub fn syncs_always(ctx: Ctx<'_>) -> bool {
 
 /// The policy that midi assumes if the host does not report its `appendfsync`.
 pub fn assumed_policy() -> String {
-    let assumed = ASSUME_APPENDFSYNC.value.lock().clone();
+    let assumed = written("assume-appendfsync");
     if assumed.is_empty() { "always".into() } else { assumed }
 }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, Level, RawString, api, c_text, leaked, log_anywhere};
+use super::super::api::{Ctx, Level, RawCtx, RawString, api, c_text, leaked, log_anywhere};
 use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
 use super::table::{FIXED, MAX_CLIENTS, NO_YES, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text};
+use super::tls;
 
 /// Registers all settings with the host, with their current values as defaults. False if it refuses
 /// one.
@@ -69,16 +70,17 @@ fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
 fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
     let private = ptr::from_ref(text).cast_mut().cast();
     let default = c_text(&text.value.lock());
+    let flags = if text.is_tls { 0 } else { FIXED };
     // SAFETY: as above; the host copies the default.
     let result = unsafe {
         api!(RedisModule_RegisterStringConfig)(
             ctx.raw(),
             leaked(text.name),
             default.as_ptr(),
-            FIXED as c_uint,
+            flags as c_uint,
             Some(get_text),
             Some(set_text),
-            None,
+            text.is_tls.then_some(apply_tls),
             private,
         )
     };
@@ -163,4 +165,24 @@ unsafe extern "C" fn set_text(
     }
     *text.value.lock() = value.into_owned();
     raw::REDISMODULE_OK as c_int
+}
+
+/// A CONFIG SET has set some of TLS's settings: new connections begin with all of them.
+unsafe extern "C" fn apply_tls(
+    ctx: *mut RawCtx,
+    _: *mut c_void,
+    error: *mut *mut RawString,
+) -> c_int {
+    // SAFETY: the host's context, on the main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
+    // This context has no client, which calls of the host's commands need.
+    let refreshed = if_begun().map_or(Ok(()), |instance| tls::refresh(instance.ctx(ctx.locked())));
+    match refreshed {
+        Ok(()) => raw::REDISMODULE_OK as c_int,
+        Err(why) => {
+            // SAFETY: the host's own place for an error, which it frees.
+            unsafe { *error = OwnString::new(why.as_bytes()).into_raw() };
+            raw::REDISMODULE_ERR as c_int
+        }
+    }
 }

@@ -68,7 +68,7 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 19] = [
+pub static NUMBERS: [Number; 20] = [
     fixed("threads", 0, limits::THREADS),
     fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
     number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, |live| &live.max_jobs),
@@ -92,6 +92,7 @@ pub static NUMBERS: [Number; 19] = [
         |live| &live.max_transaction_bytes,
     ),
     fixed("port", 0, 0..=u16::MAX as i64),
+    fixed("tls-port", 0, 0..=u16::MAX as i64),
     number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, |live| {
         &live.port.max_clients
     }),
@@ -161,10 +162,12 @@ pub static SWITCHES: [&Switch; 4] = [&SAFEMODE, &PROTECTED, &DISPATCH, &REPLY_AF
 pub const REPLY_AFTER_IGNORED: &str =
     "midi.reply-after run is ignored while appendfsync is always: replies wait for the fsync";
 
-/// A setting that is text. None of these can change.
+/// A setting that is text.
 pub struct Text {
     /// The name without `midi.`.
     pub name: &'static str,
+    /// Whether it is one of TLS's, which can change; the others cannot.
+    pub is_tls: bool,
     /// The current value.
     pub value: Mutex<String>,
     /// The string last returned to the host, which is ours to free.
@@ -175,30 +178,61 @@ pub struct Text {
     pub error: &'static str,
 }
 
-const fn text(name: &'static str, valid: fn(&str) -> bool, error: &'static str) -> Text {
+const fn text(
+    name: &'static str,
+    is_tls: bool,
+    valid: fn(&str) -> bool,
+    error: &'static str,
+) -> Text {
     let told = AtomicPtr::new(ptr::null_mut());
-    Text { name, value: Mutex::new(String::new()), told, valid, error }
+    Text { name, is_tls, value: Mutex::new(String::new()), told, valid, error }
 }
 
-/// `midi.bind`: the addresses of the port; the host's if empty.
-pub static BIND: Text = text("bind", |_| true, "");
-/// `midi.unixsocket`: the path of a Unix socket; none if empty.
-pub static UNIXSOCKET: Text = text("unixsocket", |_| true, "");
-/// `midi.unixsocketperm`: the socket's mode. It is octal, and so not a numeric setting.
-pub static UNIXSOCKETPERM: Text = text(
-    "unixsocketperm",
-    |text| file_mode(text).is_some(),
-    "not a file mode in octal digits, 777 at most",
-);
-/// `midi.assume-appendfsync`: the host's `appendfsync`, where the host does not report it; `always`
-/// if empty.
-pub static ASSUME_APPENDFSYNC: Text = text(
-    "assume-appendfsync",
-    |text| matches!(text, "" | "always" | "everysec" | "no"),
-    "not always, everysec or no",
-);
-/// All text settings.
-pub static TEXTS: [&Text; 4] = [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM, &ASSUME_APPENDFSYNC];
+/// All text settings. Those of TLS are the host's settings of that name where they are empty.
+pub static TEXTS: [Text; 12] = [
+    // The addresses of the ports; the host's if empty.
+    text("bind", false, |_| true, ""),
+    // The path of a Unix socket; none if empty.
+    text("unixsocket", false, |_| true, ""),
+    // The socket's mode. It is octal, and so not a numeric setting.
+    text(
+        "unixsocketperm",
+        false,
+        |text| file_mode(text).is_some(),
+        "not a file mode in octal digits, 777 at most",
+    ),
+    // The host's appendfsync, where the host does not report it; always if empty.
+    text(
+        "assume-appendfsync",
+        false,
+        |text| matches!(text, "" | "always" | "everysec" | "no"),
+        "not always, everysec or no",
+    ),
+    text("tls-cert-file", true, |_| true, ""),
+    text("tls-key-file", true, |_| true, ""),
+    text("tls-ca-cert-file", true, |_| true, ""),
+    text("tls-ca-cert-dir", true, |_| true, ""),
+    text(
+        "tls-auth-clients",
+        true,
+        |text| matches!(text, "" | "yes" | "no" | "optional"),
+        "not yes, no or optional",
+    ),
+    text(
+        "tls-auth-clients-user",
+        true,
+        |text| matches!(text, "" | "off" | "CN" | "URI"),
+        "not off, CN or URI",
+    ),
+    text("tls-protocols", true, |_| true, ""),
+    text("tls-ciphersuites", true, |_| true, ""),
+];
+
+/// The current value of the text setting `name`, which must be one of [`TEXTS`].
+pub fn written(name: &str) -> String {
+    let text = TEXTS.iter().find(|text| text.name == name).expect("one of the names above");
+    text.value.lock().clone()
+}
 
 /// Reads a file mode as redis.conf writes it: octal, at most 777. Empty is 0: the umask decides.
 /// `None` if it is not valid.

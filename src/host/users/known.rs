@@ -188,6 +188,11 @@ pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> 
     text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)
 }
 
+/// Whether there is a user of this name that may log in.
+pub fn is_on(locked: Locked<'_>, name: &[u8]) -> bool {
+    HostText::of_user(locked, name).is_some_and(|text| Description::read(text.bytes()).on)
+}
+
 /// Used if there is no such user, so that the answer takes as long.
 const NOBODY: &[u8] =
     b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";

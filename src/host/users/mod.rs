@@ -26,8 +26,8 @@ use super::instance::instance;
 use crate::engine::{Call, Locked, User};
 use at_door::AtDoor;
 use changes::Changes;
-pub use known::authenticate;
 use known::{Known, Seen, default_is_open};
+pub use known::{authenticate, is_on};
 use touched::{Touched, UserChange};
 
 /// The host's users, as far as midi knows them.

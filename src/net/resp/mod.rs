@@ -1,13 +1,35 @@
 //! RESP, the protocol of Redis's clients, as Redis 7.0 reads and writes it.
 //!
-//! Both halves are a port's hot path: neither allocates for a command, and neither touches a
-//! socket.
+//! ```text
+//! input ─► request ─► run ─┬─► batch: several together ──────────► engine
+//!                          └─► by itself: dispatch ─► commands ─► engine
+//! reply ◄──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! `session.rs` has what a connection keeps between its commands. Commands are functions of a
+//! caller (`caller.rs`): the worker, the session, the output. Parsing and writing are a port's hot
+//! path: neither allocates for a command, and neither touches a socket.
 
+mod batch;
+mod caller;
+mod commands;
+mod dispatch;
+mod exec_replies;
+mod group;
 mod inline;
+mod job;
+mod main_task;
+mod named;
 mod plain;
+mod protocol;
 mod reply;
 mod request;
+mod run;
+mod session;
+mod transaction;
 
 pub use plain::Head;
 pub use reply::RespReply;
 pub use request::{ArgList, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};
+pub(super) use session::Session;
+pub(super) use transaction::Transaction;

@@ -1,6 +1,7 @@
 """redis-py against midi's port: what a program that knows nothing of midi does.
 
-Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_HOST_PORT, the host's own port.
+Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_TLS_PORT and
+MIDI_TLS_CA, its port for TLS and who signs there; MIDI_HOST_PORT, the host's own port.
 """
 
 import os
@@ -15,6 +16,11 @@ from redis.retry import Retry
 
 PORT = int(os.environ["MIDI_PORT"])
 SOCKET = os.environ["MIDI_SOCKET"]
+TLS = {
+    "port": int(os.environ["MIDI_TLS_PORT"]),
+    "ssl": True,
+    "ssl_ca_certs": os.environ["MIDI_TLS_CA"],
+}
 HOST_PORT = int(os.environ["MIDI_HOST_PORT"])
 
 # Longer than anything here takes: a guard against hangs.
@@ -25,6 +31,8 @@ WAYS = {
     "RESP3": {"protocol": 3},
     "the default": {},
     "unix socket": {"unix_socket_path": SOCKET},
+    "TLS": TLS,
+    "TLS, RESP3": {**TLS, "protocol": 3},
     "unix socket, RESP3": {"unix_socket_path": SOCKET, "protocol": 3},
 }
 

@@ -1,0 +1,94 @@
+//! Whether a connection goes on, and what it waits for.
+
+use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::client::Client;
+
+/// Whether a connection runs commands, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs them.
+    Open,
+    /// A command runs elsewhere; its reply will arrive as a message.
+    Waiting,
+    /// The host holds it up: it retries from time to time.
+    Deferred,
+    /// Other threads held the shards: it retries in the next turn.
+    Again,
+    /// It is closed after the remaining replies have been sent.
+    Closing,
+}
+
+/// The last that a connection wrote: what WAIT waits for.
+pub struct LastWrite {
+    /// Its position in the log; 0 if it was not logged.
+    pub position: u64,
+    /// How far a replica must have come in the host's stream to have it; `None` if that is not
+    /// known. A replica that has acknowledged anything has what was written without a log: there
+    /// was no stream then, so the replica was synced later.
+    pub offset: Option<u64>,
+}
+
+/// The part of a session that is the same in every protocol.
+pub struct Flow {
+    /// What other threads may read of the connection.
+    pub client: Arc<Client>,
+    /// Whether it runs commands.
+    pub state: State,
+    /// At least this many bytes of its next command are still to come, as far as its unread input
+    /// shows; 0 if that may hold whole commands.
+    pub missing: usize,
+    /// Since when its command has waited for a shard that others hold.
+    pub queued_since: Option<Instant>,
+    /// The position of the log that its replies must wait for from now on; 0 for none.
+    seen: u64,
+    /// The last that it wrote.
+    pub last_write: LastWrite,
+    /// The most bytes that the reply buffer may hold.
+    pub most_output: usize,
+}
+
+impl Flow {
+    /// Of a new connection.
+    pub fn new(client: Arc<Client>) -> Self {
+        Flow {
+            client,
+            state: State::Open,
+            missing: 1,
+            queued_since: None,
+            seen: 0,
+            last_write: LastWrite { position: 0, offset: Some(1) },
+            most_output: usize::MAX,
+        }
+    }
+
+    /// Whether it waits for a reply from another thread.
+    pub fn is_waiting(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    /// Its replies must wait for this position of the log; for none if it is 0.
+    #[inline]
+    pub fn wait_for(&mut self, position: u64) {
+        if position != 0 {
+            self.last_write = LastWrite { position, offset: None };
+            self.seen = self.seen.max(position);
+        }
+    }
+
+    /// The position that its replies must wait for from now on, if there is one.
+    #[inline]
+    pub fn take_seen(&mut self) -> Option<u64> {
+        (self.seen != 0).then(|| take(&mut self.seen))
+    }
+
+    /// Publishes its condition for other threads.
+    pub fn show_condition(&self) {
+        let condition = &self.client.condition;
+        condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
+        condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
+    }
+}

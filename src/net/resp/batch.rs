@@ -1,0 +1,309 @@
+//! Commands that run together, of one connection or of several: parsed ahead, allowed, laid out for
+//! the shards, and run.
+
+use arrayvec::ArrayVec;
+
+use super::caller::PortCaller;
+use super::session::{Session, SessionRights};
+use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
+use crate::command::{Args, Limits, Named};
+use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking};
+use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
+use crate::net::shared::count;
+use crate::net::worker::PortWorker;
+use crate::store::Now;
+
+/// Commands that run together.
+#[derive(Default)]
+pub struct CommandBatch<'i> {
+    args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
+    commands: ArrayVec<PlannedCommand, AHEAD>,
+    /// The forms of the last commands of two kinds: another command of the same form needs no
+    /// checks. Two, because many programs read and write in turn.
+    known: [Option<KnownCommand>; 2],
+    /// The rights that `known` was checked with, if connections are served together.
+    rights: Option<SessionRights>,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct PlannedCommand {
+    number: u16,
+    /// Where its arguments begin and end.
+    args: (u16, u16),
+    prefix: &'static str,
+    /// Where it ends in the input.
+    end: usize,
+}
+
+/// A command that the user may call on every key.
+#[derive(Clone, Copy)]
+struct KnownCommand {
+    head: Head,
+    number: u16,
+    prefix: &'static str,
+}
+
+/// What follows the commands that run together.
+#[derive(PartialEq, Eq)]
+pub enum Stop {
+    /// The end of the input.
+    End,
+    /// There is no room for more commands.
+    Full,
+    /// A command that runs by itself, or later, up to `end`; its arguments are in the list.
+    Alone { end: usize },
+    /// An empty line, up to `end`.
+    Empty { end: usize },
+    /// The beginning of a command, of which at least this many bytes are missing.
+    Incomplete { missing: usize },
+    /// Input that is not a command.
+    Malformed(ProtocolError),
+}
+
+impl<'i> CommandBatch<'i> {
+    /// How many commands there are.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether there are no commands.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Keeps only the first `commands` commands.
+    pub fn truncate(&mut self, commands: usize) {
+        self.commands.truncate(commands);
+    }
+
+    /// The commands that follow are another connection's. The known forms stay if it has the same
+    /// rights.
+    pub fn begin_another(&mut self, session: &Session) {
+        let rights = session.rights();
+        if Some(rights) != self.rights || !session.parser.is_between() {
+            self.known = [None, None];
+        }
+        self.rights = Some(rights);
+    }
+
+    /// Where a command ends in its connection's input.
+    pub fn end_of(&self, command: usize) -> usize {
+        self.commands[command].end
+    }
+
+    /// Whether a command is one that writes.
+    pub fn writes(&self, command: usize) -> bool {
+        self.named(command).row().flags.write
+    }
+
+    /// The name that a command was called by.
+    pub fn named(&self, command: usize) -> Named {
+        let planned = &self.commands[command];
+        Named { number: planned.number.into(), prefix: planned.prefix }
+    }
+
+    /// Adds the commands at the start of a connection's input, until something stops it.
+    #[inline]
+    pub fn take(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        input: &'i [u8],
+        args: &mut ArgList,
+        limits: &RequestLimits,
+    ) -> Stop {
+        let mut at = 0;
+        while at < input.len() {
+            if let Some(end) = self.add_known(input, at) {
+                at = end;
+                continue;
+            }
+            if self.commands.is_full() {
+                return Stop::Full;
+            }
+            let rest = &input[at..];
+            let end = match session.parser.next(rest, args, limits) {
+                Ok(Parsed::Command { consumed }) => at + consumed,
+                Ok(Parsed::Empty { consumed }) => return Stop::Empty { end: at + consumed },
+                Ok(Parsed::Incomplete { missing }) => return Stop::Incomplete { missing },
+                Err(error) => return Stop::Malformed(error),
+            };
+            if !self.add(engine, session, rest, args, end) {
+                return Stop::Alone { end };
+            }
+            if self.rights.is_some() || end < input.len() {
+                self.expect_more(session, rest, args, limits);
+            }
+            at = end;
+        }
+        Stop::End
+    }
+
+    /// Adds a command if it goes with the others: it is on one shard, it is allowed, and nothing
+    /// holds it up. There must be room. `end` is its end in the input of its connection.
+    #[inline]
+    fn add(
+        &mut self,
+        engine: &Engine,
+        session: &Session,
+        input: &'i [u8],
+        args: &ArgList,
+        end: usize,
+    ) -> bool {
+        if args.is_empty() || args.is_inline() || args.len() > AHEAD_ARGUMENTS {
+            return false;
+        }
+        let first = self.args_end();
+        self.args.truncate(first);
+        self.args.extend(args.ranges().iter().map(|range| &input[range.start..range.end]));
+        let list = Args::new(&self.args[first..]);
+        let Some(named) = Named::find(list.get(0)) else {
+            return false;
+        };
+        let row = named.row();
+        let goes = row.is_on_one_shard(list.len())
+            && session.is_plain()
+            && row.check_arity(&list).is_ok()
+            && engine.ledger.gate(Intent::OfPort(row.flags)) == Gate::Go
+            && session.may(engine, named.number, &list);
+        if goes {
+            let Named { number, prefix } = named;
+            let args = (first as u16, self.args.len() as u16);
+            self.commands.push(PlannedCommand { number: number as u16, args, prefix, end });
+        }
+        goes
+    }
+
+    /// Where the arguments of the commands end.
+    #[inline]
+    fn args_end(&self) -> usize {
+        self.commands.last().map_or(0, |last| last.args.1.into())
+    }
+
+    /// Remembers the form of the last command if the user may call it on every key: other commands
+    /// of this form are added without further checks. `input` begins with that command.
+    fn expect_more(
+        &mut self,
+        session: &Session,
+        input: &[u8],
+        args: &ArgList,
+        limits: &RequestLimits,
+    ) {
+        let Some(&PlannedCommand { number, prefix, .. }) = self.commands.last() else { return };
+        if session.may_on_all_keys(number.into())
+            && let Some(head) = Head::of(input, args, limits)
+        {
+            self.known = [Some(KnownCommand { head, number, prefix }), self.known[0]];
+        }
+    }
+
+    /// Adds the command at `at` if its form is known; returns where it ends.
+    #[inline]
+    pub(super) fn add_known(&mut self, input: &'i [u8], at: usize) -> Option<usize> {
+        if self.commands.is_full() {
+            return None;
+        }
+        let first = self.args_end();
+        for known in self.known.iter().flatten() {
+            self.args.truncate(first);
+            let args = &mut self.args;
+            let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else {
+                continue;
+            };
+            let (number, prefix, end) = (known.number, known.prefix, at + length);
+            self.commands.push(PlannedCommand {
+                number,
+                args: (first as u16, self.args.len() as u16),
+                prefix,
+                end,
+            });
+            return Some(end);
+        }
+        None
+    }
+
+    /// Runs the commands in one database; those of several shards hold them together. Tells `each`
+    /// where each reply ends. Returns how many are done, and the outcome of the last one tried.
+    #[inline]
+    pub fn run(
+        &self,
+        worker: &PortWorker,
+        db: u32,
+        limits: &Limits,
+        reply: &mut RespReply<'_>,
+        mut each: impl FnMut(usize),
+    ) -> (usize, Outcome) {
+        let (engine, slot) = (worker.engine(), worker.slot());
+        let mut calls = self.calls(engine, db, limits);
+        let (done, outcome) = if self.len() == 1 {
+            // A single command needs no preparation.
+            let attempt = |call| engine.attempt(slot, &call, Taking::WORKER, reply);
+            match calls.next().map(attempt) {
+                Some(Outcome::Done) => {
+                    each(reply.len());
+                    (1, Outcome::Done)
+                }
+                other => (0, other.unwrap_or(Outcome::Busy)),
+            }
+        } else {
+            let enough = reply.len() + HELD_OUTPUT;
+            engine.attempt_run(slot, calls, reply, |reply| {
+                each(reply.len());
+                reply.len() > enough
+            })
+        };
+        slot.ran_at_once(done);
+        count(&worker.counts().commands, done as u64);
+        (done, outcome)
+    }
+
+    /// Goes on with a command that could not run here and now. Returns where it ends.
+    #[cold]
+    pub fn go_on(&self, command: usize, outcome: Outcome, caller: &mut PortCaller<'_>) -> usize {
+        let (engine, limits) = (caller.engine(), caller.limits);
+        let mut call = self.call(&self.commands[command], engine, caller.session.db, &limits);
+        caller.said = caller.output.len();
+        engine.go_on(caller.slot(), &mut call, outcome, caller);
+        self.end_of(command)
+    }
+
+    /// The commands as calls in a database, in the order in which they were added.
+    #[inline]
+    fn calls(
+        &self,
+        engine: &Engine,
+        db: u32,
+        limits: &Limits,
+    ) -> impl Iterator<Item = Call<'_>> + Clone {
+        self.commands.iter().map(move |planned| self.call(planned, engine, db, limits))
+    }
+
+    #[inline(always)]
+    fn call(
+        &self,
+        planned: &PlannedCommand,
+        engine: &Engine,
+        db: u32,
+        limits: &Limits,
+    ) -> Call<'_> {
+        Call {
+            command: planned.number.into(),
+            args: Args::new(&self.args[planned.args.0.into()..planned.args.1.into()]),
+            db,
+            now: Now::lazy(engine.config().clock),
+            limits: *limits,
+            prefix: planned.prefix,
+            author: Author::Nobody,
+        }
+    }
+}
+
+/// The limits for a connection's requests.
+#[inline]
+pub fn request_limits(session: &Session, limits: &Limits) -> RequestLimits {
+    // Limits of keys and values have their own errors, and do not apply to names and other
+    // arguments.
+    let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
+    RequestLimits { max_bulk_bytes, authenticated: session.user.is_some() }
+}

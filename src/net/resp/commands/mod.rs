@@ -1,0 +1,69 @@
+//! The ports' own commands: about connections, logins, transactions and the server.
+
+mod client;
+mod describe;
+mod exec;
+mod help;
+mod login;
+mod server;
+mod transaction;
+mod wait;
+
+pub(super) use exec::aborted;
+pub(super) use login::log_in_by_certificate;
+pub(super) use server::not_here;
+pub(super) use transaction::queue;
+pub(super) use wait::wait;
+
+use client::client;
+use describe::describe;
+use login::{auth, hello, select};
+use server::{ask_host, config_get, debug, info, modules, time, who_am_i};
+use transaction::{discard, exec, multi, unwatch, watch};
+
+use super::caller::PortCaller;
+use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
+use crate::net::flow::State;
+
+/// Runs one of the port's own commands.
+pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
+    let row = named.row();
+    let Action::Port(which) = row.action else { return };
+    match which {
+        PortCommand::Ping if args.len() > 2 => {
+            caller.reply().error(&Error::Arity.text(row.name, args));
+        }
+        PortCommand::Ping if args.len() == 2 => caller.reply().bulk(args.get(1)),
+        PortCommand::Ping => caller.reply().simple("PONG"),
+        PortCommand::Echo => caller.reply().bulk(args.get(1)),
+        PortCommand::Select => select(caller, args),
+        PortCommand::Quit => {
+            caller.reply().ok();
+            caller.session.flow.state = State::Closing;
+        }
+        PortCommand::Hello => hello(caller, args),
+        PortCommand::Auth => auth(caller, args),
+        PortCommand::Reset => {
+            caller.session.reset(caller.engine());
+            caller.reply().simple("RESET");
+        }
+        PortCommand::Time => time(caller),
+        // Without a subcommand its arity is wrong.
+        PortCommand::Container => {}
+        PortCommand::Client(which) => client(caller, which, args),
+        PortCommand::Describe(which) => describe(which, args, &mut caller.reply()),
+        PortCommand::Info => info(caller, args),
+        PortCommand::ConfigGet => config_get(caller, args),
+        PortCommand::Debug => debug(caller, args),
+        PortCommand::WhoAmI => who_am_i(caller),
+        PortCommand::ModuleList => modules(caller),
+        PortCommand::LastSave => ask_host(caller, c"LASTSAVE"),
+        PortCommand::Role => ask_host(caller, c"ROLE"),
+        PortCommand::Wait | PortCommand::WaitAof => wait(caller, which, args, true),
+        PortCommand::Multi => multi(caller),
+        PortCommand::Exec => exec(caller, args),
+        PortCommand::Discard => discard(caller),
+        PortCommand::Watch => watch(caller, args),
+        PortCommand::Unwatch => unwatch(caller),
+    }
+}

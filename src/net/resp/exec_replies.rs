@@ -1,0 +1,46 @@
+//! The replies that EXEC still owes.
+
+use super::caller::PortCaller;
+use super::commands::{run_own, wait};
+use super::transaction::ExecReply;
+use crate::command::{Action, Args, PortCommand, Reply};
+use crate::limits::OUTPUT_PAUSE;
+use crate::net::flow::State;
+use crate::net::turn::Pace;
+
+/// Writes replies of a connection's transaction, and runs its commands of the port's own, until one
+/// must be waited for, or it is the turn of others: then `exec_replies` is still set.
+pub fn say_exec_replies(caller: &mut PortCaller<'_>) {
+    if caller.session.exec_replies.is_none() {
+        return;
+    }
+    let mut pace = Pace::default();
+    while caller.session.flow.state != State::Waiting
+        && caller.output.len() <= OUTPUT_PAUSE
+        && !caller.turn.alone.is_over()
+        && !pace.is_over(caller.turn.at_once)
+    {
+        let Some(mut exec_replies) = caller.session.exec_replies.take() else { return };
+        let at = exec_replies.next;
+        let Some(said) = exec_replies.said.next() else { return };
+        exec_replies.next += 1;
+        match said {
+            ExecReply::Transcript(transcript) => transcript.play(&mut caller.reply()),
+            ExecReply::Error(text) => caller.reply().error(&text),
+            ExecReply::Own => {
+                let args = exec_replies.transaction.arguments_of(at);
+                let args = Args::new(&args);
+                let began = caller.turn.alone.command_begins();
+                let named = exec_replies.transaction.commands[at].named;
+                match named.row().action {
+                    Action::Port(which @ (PortCommand::Wait | PortCommand::WaitAof)) => {
+                        wait(caller, which, &args, false)
+                    }
+                    _ => run_own(caller, named, &args),
+                }
+                caller.turn.alone.command_ended(began);
+            }
+        }
+        caller.session.exec_replies = Some(exec_replies);
+    }
+}

@@ -1,0 +1,116 @@
+//! The commands of several connections, run as those of one pipeline.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use super::batch::{CommandBatch, Stop, request_limits};
+use super::caller::PortCaller;
+use super::named::note;
+use super::reply::RespReply;
+use super::request::ArgList;
+use super::session::Session;
+use crate::command::Limits;
+use crate::engine::Outcome;
+use crate::limits::{AHEAD, HELD_OUTPUT};
+use crate::net::protocol::{Kind, ProtocolGroup, Ran, Serving};
+use crate::net::worker::PortWorker;
+
+/// Commands of connections that have the same database and speak the same version.
+pub struct RespGroup<'i> {
+    worker: &'i PortWorker,
+    kind: Kind,
+    limits: Limits,
+    batch: CommandBatch<'i>,
+    /// Where the replies begin, and where each ends.
+    start: usize,
+    ends: ArrayVec<usize, AHEAD>,
+    /// How many commands are done, and the outcome of the last one tried.
+    done: usize,
+    outcome: Outcome,
+    /// The position of the log that the commands have seen; 0 for none. All have the same.
+    seen: u64,
+    /// The last reply was cut off.
+    is_cut: bool,
+}
+
+impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
+    fn begin(worker: &'i PortWorker, kind: Kind) -> Self {
+        RespGroup {
+            worker,
+            kind,
+            limits: worker.engine().settings().limits(usize::MAX),
+            batch: CommandBatch::default(),
+            start: 0,
+            ends: ArrayVec::new(),
+            done: 0,
+            outcome: Outcome::Done,
+            seen: 0,
+            is_cut: false,
+        }
+    }
+
+    fn add(&mut self, session: &mut Session, input: &'i [u8], args: &mut ArgList) -> Range<usize> {
+        let (engine, before) = (self.worker.engine(), self.batch.len());
+        self.batch.begin_another(session);
+        let limits = request_limits(session, &self.limits);
+        if self.batch.take(engine, session, input, args, &limits) != Stop::End {
+            self.batch.truncate(before);
+            session.parser = Default::default();
+        }
+        before..self.batch.len()
+    }
+
+    fn run(&mut self, output: &mut Vec<u8>) -> bool {
+        if self.batch.is_empty() {
+            return false;
+        }
+        let (worker, (db, resp3)) = (self.worker, self.kind);
+        self.start = output.len();
+        let most = worker.engine().settings().port.most_output();
+        let most = most.saturating_add(self.start + HELD_OUTPUT);
+        let mut reply = RespReply::new(output, resp3).up_to(most);
+        worker.slot().take_seen();
+        let ends = &mut self.ends;
+        (self.done, self.outcome) =
+            self.batch.run(worker, db, &self.limits, &mut reply, |end| ends.push(end));
+        self.seen = worker.slot().take_seen();
+        self.is_cut = output.len() > most;
+        true
+    }
+
+    fn end(
+        &self,
+        session: &mut Session,
+        commands: Range<usize>,
+        serving: &mut Serving<'_, Session>,
+    ) -> Option<Ran> {
+        let (batch, Range { start: first, end }) = (&self.batch, commands);
+        let ran = end.min(self.done).max(first);
+        note(batch.named(ran.max(first + 1) - 1), &session.flow.client);
+        let (mut replies, mut used) = (0..0, 0);
+        if ran > first {
+            if self.is_cut && ran == self.done {
+                return None;
+            }
+            let before = first.checked_sub(1).map_or(self.start, |before| self.ends[before]);
+            replies = before..self.ends[ran - 1];
+            used = batch.end_of(ran - 1);
+        }
+        // Those that only read need not wait for what the others have written, unless reads wait
+        // at all.
+        if self.seen != 0
+            && (self.worker.engine().ledger.log.reads_wait()
+                || (first..ran).any(|number| batch.writes(number)))
+        {
+            session.flow.wait_for(self.seen);
+        }
+        let more = serving.output.len();
+        if ran < end && ran == self.done && self.outcome != Outcome::Done {
+            // This command could not run here and now.
+            used = batch.go_on(ran, self.outcome, &mut PortCaller::new(serving, session).0);
+        }
+        session.flow.missing = usize::from(ran == end);
+        Some(Ran { replies, more: more..serving.output.len(), used })
+    }
+}

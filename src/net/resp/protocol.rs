@@ -1,0 +1,100 @@
+//! RESP as one of the ports' protocols.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::RespReply;
+use super::caller::PortCaller;
+use super::commands::log_in_by_certificate;
+use super::exec_replies::say_exec_replies;
+use super::group::RespGroup;
+use super::request::ArgList;
+use super::run::run;
+use super::session::{Replies, Session};
+use crate::command::{Error, Reply, Transcript};
+use crate::engine::Engine;
+use crate::net::client::Client;
+use crate::net::protocol::{Kind, Protocol, Serving};
+
+impl Protocol for Session {
+    type Scratch = ArgList;
+    type Group<'i> = RespGroup<'i>;
+
+    const FULL: &'static [u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
+
+    /// In Redis's words.
+    const PROTECTED: &'static [u8] =
+        b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
+        password is set for the default user. In this mode connections are only accepted from \
+        the loopback interface. If you want to connect from external computers to midi's port \
+        you may adopt one of the following solutions: 1) Disable protected mode with the command \
+        'CONFIG SET midi.protected-mode no' on the host's port, from the same machine the server \
+        is running on, but make sure midi's port is not publicly accessible from the internet if \
+        you do so. Use CONFIG REWRITE to make this change permanent. 2) Disable it in the \
+        configuration file, with the option 'midi.protected-mode no', and restart the server. 3) \
+        Set up an authentication password for the default user. NOTE: You only need to do one of \
+        the above things in order for the server to start accepting connections from the \
+        outside.\r\n";
+
+    fn begin(engine: &Engine, client: Arc<Client>) -> Self {
+        Session::new(engine, client)
+    }
+
+    fn is_logged_in(&self) -> bool {
+        self.user.is_some()
+    }
+
+    fn certified(&mut self, serving: &mut Serving<'_, Self>, names: Vec<Box<[u8]>>) {
+        log_in_by_certificate(&mut PortCaller::new(serving, self).0, names);
+    }
+
+    #[inline]
+    fn kind(&self) -> Option<Kind> {
+        self.is_plain().then_some((self.db, self.resp3))
+    }
+
+    #[inline]
+    fn owes_replies(&self) -> bool {
+        self.exec_replies.is_some()
+    }
+
+    fn say_owed(&mut self, serving: &mut Serving<'_, Self>) {
+        let said = serving.output.len();
+        say_exec_replies(&mut PortCaller::new(serving, self).0);
+        if self.is_muted() {
+            serving.output.truncate(said);
+        }
+    }
+
+    fn run(&mut self, serving: &mut Serving<'_, Self>, input: &[u8]) -> usize {
+        let (mut caller, args) = PortCaller::new(serving, self);
+        run(&mut caller, args, input)
+    }
+
+    fn is_muted(&self) -> bool {
+        matches!(self.replies, Replies::Unwanted | Replies::Skipping)
+    }
+
+    fn say(&self, reply: &Transcript, output: &mut Vec<u8>) {
+        reply.play(&mut RespReply::new(output, self.resp3));
+    }
+
+    fn undo(&mut self) -> Vec<u8> {
+        self.exec_replies = None;
+        let mut text = Vec::new();
+        self.reply(&mut text).error(&Error::Unblocked.bare_text());
+        text
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
+    }
+
+    fn show_condition(&self) {
+        self.flow.show_condition();
+        let condition = &self.flow.client.condition;
+        condition.resp3.store(self.resp3, Ordering::Relaxed);
+        condition.queued.store(self.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
+        condition.queued_bytes.store(self.queued_bytes(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,112 @@
+//! Running a connection's commands: parsed ahead, run in the order sent.
+
+use smallvec::SmallVec;
+
+use super::ArgList;
+use super::batch::{CommandBatch, Stop, request_limits};
+use super::caller::PortCaller;
+use super::dispatch::run_command;
+use super::exec_replies::say_exec_replies;
+use super::named::note;
+use crate::command::{Args, Reply};
+use crate::engine::Outcome;
+use crate::limits::OUTPUT_PAUSE;
+use crate::net::flow::State;
+use crate::net::protocol::Protocol;
+use crate::net::shared::count;
+use crate::net::turn::Pace;
+
+/// Runs the commands at the start of a connection's input, as long as it may go on; returns their
+/// length.
+pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
+    let mut at = 0;
+    let mut pace = Pace::default();
+    // What other work on this thread has seen does not concern this connection.
+    caller.slot().take_seen();
+    caller.session.flow.missing = 0;
+    while caller.session.may_run()
+        && caller.output.len() <= OUTPUT_PAUSE
+        && !caller.turn.alone.is_over()
+        && !pace.is_over(caller.turn.at_once)
+    {
+        at += run_some(caller, args, &input[at..]);
+        // Most reads end with a command.
+        if at == input.len() && caller.session.flow.missing == 0 {
+            caller.session.flow.missing = 1;
+        }
+    }
+    let seen = caller.slot().take_seen();
+    caller.session.flow.wait_for(seen);
+    at
+}
+
+/// Runs the next commands that can run together, or one that cannot.
+fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
+    let limits = request_limits(caller.session, &caller.limits);
+    let mut batch = CommandBatch::default();
+    let stop = batch.take(caller.engine(), caller.session, input, args, &limits);
+    if !batch.is_empty() {
+        if stop != Stop::End {
+            // These come first; the command parsed last is parsed again.
+            caller.session.parser = Default::default();
+        }
+        return run_together(caller, &batch);
+    }
+    match stop {
+        Stop::Alone { end } => {
+            run_alone(caller, args, input);
+            // A command that must be retried has not been run.
+            let again = matches!(caller.session.flow.state, State::Deferred | State::Again);
+            if again { 0 } else { end }
+        }
+        Stop::Empty { end } => {
+            // CLIENT REPLY SKIP counts it as a command.
+            caller.session.begin_command();
+            end
+        }
+        Stop::Incomplete { missing } => {
+            caller.session.flow.missing = missing;
+            0
+        }
+        Stop::Malformed(error) => {
+            if caller.session.wants_replies() {
+                caller.reply().error(&error.text());
+            }
+            caller.session.flow.state = State::Closing;
+            input.len()
+        }
+        Stop::End | Stop::Full => 0,
+    }
+}
+
+/// Runs commands that go together; returns where the last one that ran ends.
+fn run_together(caller: &mut PortCaller<'_>, batch: &CommandBatch<'_>) -> usize {
+    caller.turn.alone.interrupt();
+    let (db, mut reply) = (caller.session.db, caller.session.reply(caller.output));
+    let (done, outcome) = batch.run(caller.worker, db, &caller.limits, &mut reply, |_| ());
+    note(batch.named(done.min(batch.len() - 1)), &caller.session.flow.client);
+    if outcome == Outcome::Done {
+        batch.end_of(done - 1)
+    } else {
+        batch.go_on(done, outcome, caller)
+    }
+}
+
+/// Runs one command by itself. It may take any time, so it is timed.
+fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
+    let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
+    let list = Args::new(&list);
+    caller.session.begin_command();
+    let (said, began) = (caller.output.len(), caller.turn.alone.command_begins());
+    caller.said = said;
+    run_command(caller, &list);
+    say_exec_replies(caller);
+    caller.turn.alone.command_ended(began);
+    if matches!(caller.session.flow.state, State::Deferred | State::Again) {
+        return caller.session.put_off_command();
+    }
+    if caller.session.is_muted() {
+        caller.output.truncate(said);
+    }
+    count(&caller.worker.counts().commands, 1);
+}
