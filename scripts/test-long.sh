@@ -77,6 +77,7 @@ tsan_stage() {
         mkdir -p "${suppressions%/*}"
         printf 'race:%s\n' test::event::CompletedTest 'Option<test::run_test::' std::thread::lifecycle::Packet \
             nptl_deallocate_tsd 'alloc::sync::Arc<*>::drop_slow' std::sync::mpmc:: std::sync::once_lock:: \
+            std::thread::current::drop_current \
             >"$suppressions"
         options="suppressions='$suppressions' $options"
     fi
