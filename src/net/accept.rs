@@ -87,7 +87,7 @@ pub fn client(shared: &Shared, worker: usize, key: Key, accepted: &Accepted) -> 
         key,
         address: accepted.address.map_or_else(unix, |address| address.to_string()),
         local_address: local.map_or_else(unix, |address| address.to_string()),
-        unix: accepted.address.is_none(),
+        remote: accepted.address,
         descriptor: accepted.socket.as_raw_fd(),
         since: now,
         names: parking_lot::Mutex::new(Names::default()),

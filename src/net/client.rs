@@ -1,5 +1,6 @@
 //! A client, as all workers may read it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Instant;
@@ -20,8 +21,8 @@ pub struct Client {
     pub address: String,
     /// Our own address.
     pub local_address: String,
-    /// It is connected through the Unix socket.
-    pub unix: bool,
+    /// Its internet address; `None` if it is connected through the Unix socket.
+    pub remote: Option<SocketAddr>,
     /// Its file descriptor.
     pub descriptor: i32,
     /// When it connected.

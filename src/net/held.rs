@@ -1,7 +1,7 @@
 //! Replies that wait for the log: a client must not be told of a write that a crash can take back.
 //!
-//! What a connection has run has a position in the log (`engine/log/`). Until that is safe, all
-//! that it says stays with it ([`Outgoing`](super::transport::Outgoing)), and it neither runs
+//! The commands of a connection have a position in the log (`engine/ledger/log/`). Until that is
+//! safe, their replies stay with the connection (`transport/outgoing.rs`), which neither runs
 //! commands nor is read. So no reply overtakes another, and a client that writes faster than the
 //! log is slowed down.
 
@@ -122,7 +122,7 @@ pub fn no_longer_held(worker: &PortWorker, connection: &mut Connection) -> Optio
     Some(wait)
 }
 
-/// What a connection has waited for was taken back: it gets none of its replies, and is closed.
+/// Closes a connection whose commands were taken back: it gets none of their replies.
 fn undo_replies(connection: &mut Connection) {
     connection.forget_input();
     connection.session.flow.state = State::Closing;

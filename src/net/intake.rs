@@ -110,7 +110,7 @@ impl<D: Driver> Service<D> {
     /// A client has shaken hands: refuses it, or finds out who it is.
     fn admit(&mut self, connection: &mut Connection) -> TurnOutcome {
         let Connection { channel, session, .. } = connection;
-        if is_kept_out(&self.worker.shared, session.flow.client.address.parse().ok()) {
+        if is_kept_out(&self.worker.shared, session.flow.client.remote) {
             count(&self.worker.counts().refused, 1);
             session.flow.state = State::Closing;
             channel.outgoing.say_only(Session::PROTECTED.to_vec());

@@ -52,8 +52,7 @@ pub trait Protocol: Sized {
     /// Writes a reply that another thread has made.
     fn say(&self, reply: &Transcript, output: &mut Vec<u8>);
 
-    /// What it has run was taken back: forgets the replies that it owes, and returns its last
-    /// words.
+    /// Its commands were taken back: forgets the replies that it owes, and returns its last words.
     fn undo(&mut self) -> Vec<u8>;
 
     /// Memory of the commands that it keeps, in bytes.

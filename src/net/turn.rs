@@ -48,9 +48,9 @@ impl Default for ThisTurn {
 
 impl ThisTurn {
     /// Divides the time of this turn among this many connections.
-    pub fn share_out(&mut self, connections: usize) {
-        let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
-        self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
+    pub fn divide(&mut self, connections: usize) {
+        let parts = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
+        self.at_once = (SERVED_AT_ONCE / parts).max(SERVED_AT_ONCE_MIN);
         self.alone.next_turn(self.at_once);
     }
 }

@@ -1,5 +1,6 @@
 //! How the ports speak TLS: midi's settings, or the host's of the same name.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::api::{Ctx, Level, c_text, log};
@@ -12,7 +13,7 @@ const UNSUPPORTED: [&str; 2] = ["tls-ciphers", "tls-dh-params-file"];
 
 /// The port; 0 for none.
 pub fn port() -> u16 {
-    numbered("tls-port").value.load(std::sync::atomic::Ordering::Relaxed) as u16
+    numbered("tls-port").value.load(Ordering::Relaxed) as u16
 }
 
 /// The current settings.

@@ -1,9 +1,8 @@
 //! What a connection has to say: bytes for its client, whatever they mean.
 //!
-//! What the connections of a turn say is in one buffer, the [`Outbox`], and is sent after all of
-//! them have been served: a client that waits for the replies is woken once for many of them, and
-//! not in between. What cannot be sent, or must wait for the log (`held.rs`), stays with its
-//! connection.
+//! The replies of a turn, of all connections, are in one buffer, the [`Outbox`]. They are sent when
+//! all have been served: so a client is woken once for many replies, and not in between. A reply
+//! that cannot be sent, or must wait for the log (`held.rs`), stays with its connection.
 
 use std::mem::take;
 use std::ops::Range;

@@ -39,10 +39,11 @@ struct KeysPart {
 impl Part for KeysPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let (now, task, db) = (slice.now(), &*self.task, self.db);
-        let mut chunk = std::mem::take(&mut self.chunk);
+        // Full chunks are passed on after the slice: no thread waits for a lock in a visit.
+        let (mut chunk, mut full) = (std::mem::take(&mut self.chunk), Vec::new());
         let progress = self.shards.slice(slice, |held, cursor| {
             if chunk.is_full() {
-                task.take_in(std::mem::take(&mut chunk), slice);
+                full.push(std::mem::take(&mut chunk));
             }
             let table = held.table(db)?;
             let mut next = Some(cursor);
@@ -59,18 +60,21 @@ impl Part for KeysPart {
             next
         });
         if chunk.is_full() || progress == Progress::Done && chunk.len() > 0 {
-            task.take_in(chunk, slice);
+            full.push(chunk);
         } else {
             self.chunk = chunk;
+        }
+        if !full.is_empty() {
+            task.take_in(full, slice);
         }
         progress
     }
 }
 
 impl KeysTask {
-    fn take_in(&self, chunk: Chunk, slice: &Slice<'_>) {
+    fn take_in(&self, chunks: Vec<Chunk>, slice: &Slice<'_>) {
         let mut found = self.found.lock();
-        found.push_chunk(chunk);
+        chunks.into_iter().for_each(|chunk| found.push_chunk(chunk));
         if found.are_too_large(slice) {
             slice.refuse(Error::ReplyTooLarge);
         }

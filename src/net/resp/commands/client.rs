@@ -364,7 +364,7 @@ impl Line<'_> {
             (condition.queued.load(Ordering::Relaxed) > 0, b'x'),
             (condition.waiting.load(Ordering::Relaxed), b'b'),
             (condition.closing.load(Ordering::Relaxed), b'c'),
-            (client.unix, b'U'),
+            (client.remote.is_none(), b'U'),
             (condition.no_evict.load(Ordering::Relaxed), b'e'),
             (condition.import_source.load(Ordering::Relaxed), b'I'),
         ];

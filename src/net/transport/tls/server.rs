@@ -184,19 +184,22 @@ struct Sessions {
 }
 
 impl Sessions {
-    /// A session as it was given, if it is not too old. Its time stands before it.
+    /// Milliseconds since the settings were read.
+    fn now(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
+    }
+
+    /// A session as it was given, if it is not too old. The time of its end stands before it.
     fn fresh(&self, kept: Vec<u8>) -> Option<Vec<u8>> {
-        let (stored, session) = kept.split_first_chunk()?;
-        let age =
-            self.since.elapsed().checked_sub(Duration::from_millis(u64::from_le_bytes(*stored)))?;
-        (age <= self.timeout).then(|| session.to_vec())
+        let (end, session) = kept.split_first_chunk()?;
+        (self.now() <= u64::from_le_bytes(*end)).then(|| session.to_vec())
     }
 }
 
 impl StoresServerSessions for Sessions {
     fn put(&self, key: Vec<u8>, session: Vec<u8>) -> bool {
-        let now = self.since.elapsed().as_millis() as u64;
-        self.all.put(key, [&now.to_le_bytes()[..], &session].concat())
+        let end = self.now() + self.timeout.as_millis() as u64;
+        self.all.put(key, [&end.to_le_bytes()[..], &session].concat())
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
