@@ -346,6 +346,21 @@ pub const INPUT_BYTES: usize = 64 << 10;
 /// so fast, they are a third of it together.
 pub const INPUT_GROWTH: usize = 3;
 
+/// Memory for large arguments that have been announced and have not come, of all connections
+/// together. Beyond it a buffer grows with what has come.
+pub const ANNOUNCED_BYTES: usize = 64 << 20;
+
+/// After a large argument the next one is expected for so many bytes of input: no more is received
+/// than comes before it, so that all of it gets into its own buffer. Many programs read and write in
+/// turn.
+pub const EXPECTED_WITHIN: usize = 4 << 10;
+/// At least this much is received even then.
+pub const EXPECTED_BYTES_MIN: usize = 16;
+
+/// The most that is received of a large argument in one go: copying it out of the system takes some
+/// 30 µs.
+pub const LARGE_PIECE_BYTES: usize = 256 << 10;
+
 /// Up to this size, the beginning of an incomplete command is moved with every piece that arrives;
 /// a larger one stays in place.
 pub const LEFTOVER_BYTES: usize = 4 << 10;
@@ -365,6 +380,12 @@ pub const OUTPUT_PER_TURN: usize = 128 << 10;
 
 /// The reply buffer keeps its memory up to this size.
 pub const OUTPUT_KEPT: usize = 1 << 20;
+
+/// From this size on, a reply refers to a value that has a buffer of its own instead of copying it:
+/// a copy costs more than sending the pieces of the reply together.
+pub const REFERRED_BYTES: usize = 16 << 10;
+/// The most pieces of replies that are sent together: those of some twenty large values.
+pub const SENT_TOGETHER: usize = 64;
 
 /// Commands that run together hold all their shards until they have replied this much: copying it
 /// takes some 10 µs.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use crc::{CRC_64_REDIS, Crc};
 use midi::command::{Args, Cluster, find};
 use midi::engine::{Author, Call, Config, Engine, Gates, Locked, Outcome, Settings, Taking};
+use midi::net::Output;
 use midi::net::resp::RespReply;
 use midi::store::Now;
 
@@ -97,9 +98,9 @@ fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
         prefix: "",
         author: Author::Nobody,
     };
-    let mut out = Vec::new();
+    let mut out = Output::default();
     let (slot, mut reply) = (engine.worker_slot(0), RespReply::new(&mut out, false));
     let outcome = engine.attempt(slot, &call, Taking::WORKER, &mut reply);
     assert_eq!(outcome, Outcome::Done);
-    out
+    out.bytes
 }

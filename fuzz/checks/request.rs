@@ -1,9 +1,13 @@
-//! Requests: however a stream is cut into reads, it contains the same commands, and a
-//! command that is encoded again is parsed again.
+//! Requests: however a stream is cut into reads, and whichever arguments count as large, it
+//! contains the same commands, and a command that is encoded again is parsed again.
 
 use midi::command::Reply;
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net::resp::{ArgList, Head, Parsed, RequestLimits, RequestParser, RespReply};
+use midi::net::{Announced, Output};
+
+const ANYBODY: RequestLimits =
+    RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true, large_bytes: usize::MAX };
 
 /// The first byte decides whose stream it is, the second how it is cut.
 pub fn check(data: &[u8]) {
@@ -11,6 +15,7 @@ pub fn check(data: &[u8]) {
     let limits = RequestLimits {
         max_bulk_bytes: if mode & 1 == 0 { 512 << 20 } else { 40 },
         authenticated: mode & 2 == 0,
+        large_bytes: usize::MAX,
     };
     let stream = if mode & 4 == 0 { stream.to_vec() } else { unfolded(stream) };
     let whole = heard(&stream, &limits, &mut used_list(16), |_| stream.len());
@@ -19,6 +24,10 @@ pub fn check(data: &[u8]) {
     assert_eq!(heard(&stream, &limits, &mut args, steps(*cut)), whole);
     if stream.len() < 4096 {
         assert_eq!(heard(&stream, &limits, &mut args, |_| 1), whole);
+    }
+    if mode & 32 != 0 {
+        let limits = RequestLimits { large_bytes: usize::from(*cut), ..limits };
+        assert_eq!(heard(&stream, &limits, &mut args, steps(*cut)), whole);
     }
     if mode & 16 != 0 {
         both_are_heard(&stream, &limits, steps(*cut), &whole);
@@ -74,7 +83,7 @@ fn used_list(arguments: usize) -> ArgList {
     if arguments > 0 {
         let input =
             [format!("*{arguments}\r\n").as_bytes(), &b"$0\r\n\r\n".repeat(arguments)].concat();
-        let limits = RequestLimits { max_bulk_bytes: 1, authenticated: true };
+        let limits = RequestLimits { max_bulk_bytes: 1, ..ANYBODY };
         let parsed = RequestParser::default().next(&input, &mut args, &limits);
         assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
     }
@@ -86,8 +95,11 @@ fn used_list(arguments: usize) -> ArgList {
 struct Listener {
     parser: RequestParser,
     heard: Heard,
-    /// How much of the stream has arrived.
+    announced: Announced,
+    /// How much of the stream has arrived, ...
     end: usize,
+    /// ... and how much of that has been taken.
+    taken: usize,
     /// The minimum length of the current command.
     least: usize,
     /// The form of the last command.
@@ -105,7 +117,12 @@ impl Listener {
     ) -> bool {
         self.end = stream.len().min(self.end + bytes);
         loop {
-            let input = &stream[self.heard.understood..self.end];
+            if self.parser.gathered().is_some_and(|gathered| gathered.missing() > 0)
+                && !self.fill(stream)
+            {
+                return self.end < stream.len();
+            }
+            let input = &stream[self.taken..self.end];
             let expected = self.recognised(input);
             let parsed = self.parser.next(input, args, limits);
             if let Some((consumed, list)) = expected {
@@ -118,12 +135,18 @@ impl Listener {
                     self.least = input.len() + missing;
                     return self.end < stream.len();
                 }
+                Ok(Parsed::Large(large)) => {
+                    self.taken += self.parser.gather(input, large, args, &self.announced);
+                    self.least = 0;
+                    continue;
+                }
                 Ok(Parsed::Empty { consumed }) => consumed,
                 Ok(Parsed::Command { consumed }) => {
                     assert!(consumed >= self.least, "no more was missing than came");
                     assert!(!args.is_empty());
                     self.heard.commands.push(args.iter(input).map(<[u8]>::to_vec).collect());
                     self.known = Head::of(input, args, limits);
+                    args.forget_gathered();
                     consumed
                 }
                 Err(error) => {
@@ -132,9 +155,17 @@ impl Listener {
                 }
             };
             assert!(consumed > 0 && consumed <= input.len());
-            self.heard.understood += consumed;
+            self.taken += consumed;
+            self.heard.understood = self.taken;
             self.least = 0;
         }
+    }
+
+    /// Gives the parser what has arrived of a large argument. Whether that is all of it.
+    fn fill(&mut self, stream: &[u8]) -> bool {
+        let Some(gathered) = self.parser.gathered() else { return true };
+        self.taken += gathered.fill_from(&stream[self.taken..self.end]);
+        gathered.missing() == 0
     }
 
     /// The next command, if it is known to have the last one's form: its length, and its arguments.
@@ -176,11 +207,12 @@ fn both_are_heard(
 
 /// A command that is written as an array of strings parses to that command.
 fn comes_back(command: &[Vec<u8>]) {
-    let mut bytes = Vec::new();
-    let mut writer = RespReply::new(&mut bytes, false);
+    let mut output = Output::default();
+    let mut writer = RespReply::new(&mut output, false);
     writer.array(command.len());
     command.iter().for_each(|arg| writer.bulk(arg));
-    let limits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
+    let bytes = output.bytes;
+    let limits = ANYBODY;
     let again = heard(&bytes, &limits, &mut used_list(16), |_| bytes.len());
     assert_eq!(
         again,

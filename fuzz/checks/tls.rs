@@ -122,7 +122,7 @@ impl Both {
                 if !receive(&mut self.server, now, &mut self.opened) {
                     // Of no more use, and it knows.
                     self.server.end();
-                    assert_eq!(self.server.seal(b"text", &mut Vec::new()), 0);
+                    assert_eq!(self.server.seal(b"text", &mut Vec::new(), 0), 0);
                     assert!(self.server.is_closed());
                     return false;
                 }
@@ -160,7 +160,7 @@ impl Both {
         self.client.write_tls(&mut record).expect("bytes");
         let (most, last) = record.split_at(record.len() - 1);
         assert!(receive(&mut self.server, most, &mut self.opened));
-        let sealed = self.server.seal(text, &mut room);
+        let sealed = self.server.seal(text, &mut room, 0);
         assert!(sealed > text.len() || text.is_empty());
         room.truncate(sealed);
         assert!(receive(&mut self.server, last, &mut self.opened));

@@ -56,14 +56,16 @@ impl<'a> Args<'a> {
         self.list.get(index..).unwrap_or_default()
     }
 
-    /// Keeps argument `index` without a copy if it has at least `min_bytes` and the door supports
-    /// it.
+    /// Argument `index` as a buffer of its own if it has at least `min_bytes`: the door's, or a copy
+    /// if the door cannot keep it.
     #[inline]
     pub fn keep(&self, index: usize, min_bytes: usize) -> Option<SharedValue> {
-        if self.get(index).len() < min_bytes {
+        let bytes = self.get(index);
+        if bytes.len() < min_bytes {
             return None;
         }
-        self.keeper?.keep(index)
+        let kept = self.keeper.and_then(|keeper| keeper.keep(index));
+        Some(kept.unwrap_or_else(|| SharedValue::new(bytes.to_vec())))
     }
 
     /// Whether argument `index` is this word, in any case.
@@ -77,8 +79,8 @@ impl<'a> Args<'a> {
         parse_integer(self.get(index)).ok_or(Error::NotAnInteger)
     }
 
-    /// A copy that outlives the call. Arguments of at least `keep_bytes` are kept instead of copied
-    /// if the door supports it.
+    /// A copy that outlives the call. Arguments of at least `keep_bytes` get a buffer of their own:
+    /// see [`Args::keep`].
     pub fn to_owned(&self, keep_bytes: usize) -> OwnedArgs {
         let mut owned = OwnedArgs::default();
         for index in 0..self.len() {
@@ -212,7 +214,10 @@ mod tests {
             assert_eq!(args.len(), 3);
             assert_eq!((args.get(0), args.get(1), args.get(2)), (list[0], list[1], list[2]));
             assert_eq!(args.get(3), b"");
-            assert!(args.keep(2, 10).is_none(), "plain slices cannot be kept");
+            let kept = |index, min_bytes| args.keep(index, min_bytes).map(|it| it.bytes().as_ptr());
+            assert_eq!(kept(2, 10), Some(args.get(2).as_ptr()), "it has its own buffer by now");
+            assert_ne!(kept(0, 3), Some(args.get(0).as_ptr()), "this one is copied");
+            assert_eq!(kept(0, 4), None);
         });
     }
 }

@@ -29,6 +29,11 @@ pub trait Reply {
         self.bulk(value.bytes());
     }
 
+    /// A string that has a buffer of its own.
+    fn shared(&mut self, value: &SharedValue) {
+        self.bulk(value.bytes());
+    }
+
     /// `+OK`.
     fn ok(&mut self) {
         self.simple("OK");
@@ -65,6 +70,9 @@ impl<R: Reply + ?Sized> Reply for &mut R {
     }
     fn value(&mut self, value: &StringRef<'_>) {
         (**self).value(value);
+    }
+    fn shared(&mut self, value: &SharedValue) {
+        (**self).shared(value);
     }
 }
 
@@ -164,7 +172,7 @@ impl Transcript {
                 ERROR => to.error(rest.string()),
                 ARRAY => to.array(rest.number() as usize),
                 MAP => to.map(rest.number() as usize),
-                _ => to.bulk(shared.next().map_or(&[], SharedValue::bytes)),
+                _ => shared.next().into_iter().for_each(|value| to.shared(value)),
             }
         }
     }
@@ -225,13 +233,15 @@ impl Reply for Transcript {
     }
     fn value(&mut self, value: &StringRef<'_>) {
         match value.shared() {
-            Some(shared) if !self.has_room(shared.bytes().len()) => {}
-            Some(shared) => {
-                self.bytes.push(SHARED);
-                self.shared_bytes += shared.bytes().len();
-                self.shared.push(shared);
-            }
+            Some(shared) => self.shared(&shared),
             None => self.bulk(value.bytes()),
+        }
+    }
+    fn shared(&mut self, value: &SharedValue) {
+        if self.has_room(value.bytes().len()) {
+            self.bytes.push(SHARED);
+            self.shared_bytes += value.bytes().len();
+            self.shared.push(value.clone());
         }
     }
 }

@@ -90,15 +90,17 @@ impl Connection {
     pub fn show_condition(&self) {
         self.session.show_condition();
         let (client, channel) = (&self.session.flow.client, &self.channel);
-        client.condition.unread.store(channel.unread.len(), Ordering::Relaxed);
-        client.condition.unread_memory.store(channel.unread.capacity(), Ordering::Relaxed);
+        let (gathered, memory) = self.session.gathered();
+        let (unread, capacity) = (channel.unread.len() + gathered, channel.unread.capacity());
+        client.condition.unread.store(unread, Ordering::Relaxed);
+        client.condition.unread_memory.store(capacity + memory, Ordering::Relaxed);
         client.condition.unsent.store(channel.unsent(), Ordering::Relaxed);
         client.condition.unsent_memory.store(channel.unsent_memory(), Ordering::Relaxed);
     }
 
     /// Bytes of memory that its buffers take.
     pub fn buffered(&self) -> usize {
-        self.channel.buffered() + self.session.queued_bytes()
+        self.channel.buffered() + self.session.gathered().1 + self.session.queued_bytes()
     }
 }
 

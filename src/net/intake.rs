@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use super::accept::is_kept_out;
 use super::connection::Connection;
 use super::flow::State;
-use super::protocol::{Protocol, Serving};
+use super::protocol::{NextInput, Protocol, Serving};
 use super::resp::{Session, room_for};
 use super::service::{Input, Member, Service};
 use super::shared::count;
 use super::transport::{Driver, Ended};
 use super::turn::TurnOutcome;
 use crate::limits::{
-    INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES, UNAUTHENTICATED_QUERY_BYTES,
+    EXPECTED_BYTES_MIN, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
+    UNAUTHENTICATED_QUERY_BYTES,
 };
 
 /// The result of taking a connection up.
@@ -124,7 +125,7 @@ impl<D: Driver> Service<D> {
                 worker: &self.worker,
                 turn: &mut self.turn,
                 scratch: &mut self.scratch,
-                output: &mut self.outbox.bytes,
+                output: &mut self.outbox.said,
                 ended: channel.ended,
             };
             session.certified(&mut serving, names);
@@ -133,6 +134,16 @@ impl<D: Driver> Service<D> {
     }
 
     fn receive(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
+        if matches!(connection.session.next_input(), NextInput::Large(_))
+            && let Some(outcome) = self.receive_large(connection)
+        {
+            return Err(outcome);
+        }
+        let most = match connection.session.next_input() {
+            NextInput::Common(most) => most,
+            NextInput::Large(_) => usize::MAX,
+        };
+        let most = most.saturating_sub(connection.channel.unread.len()).max(EXPECTED_BYTES_MIN);
         // The beginning of a long command is not moved again for every piece of it.
         if connection.channel.unread.len() > LEFTOVER_BYTES {
             return self.receive_more(connection);
@@ -142,7 +153,7 @@ impl<D: Driver> Service<D> {
         self.input.extend_from_slice(connection.channel.unread.bytes());
         self.input.reserve(READ_BYTES);
         let before = self.input.len();
-        let received = connection.channel.receive(&mut self.io, &mut self.input);
+        let received = connection.channel.receive(&mut self.io, &mut self.input, most);
         let goes_on = self.note_received(connection, received);
         if self.input.len() == before {
             self.input.truncate(start);
@@ -150,6 +161,30 @@ impl<D: Driver> Service<D> {
         }
         connection.channel.unread.use_up(before - start);
         Ok(Input::Received(start..self.input.len()))
+    }
+
+    /// Receives the next piece of a large argument into its own buffer. `None` if what follows is
+    /// to be received in the same turn, or the piece comes in TLS's records, with other input.
+    fn receive_large(&mut self, connection: &mut Connection) -> Option<TurnOutcome> {
+        let Connection { channel, session, .. } = connection;
+        let mut is_whole = true;
+        if channel.tls().is_none()
+            && let NextInput::Large(large) = session.next_input()
+        {
+            let received = channel.receive_large(&mut self.io, large);
+            is_whole = large.missing() == 0;
+            if !self.note_received(connection, received) {
+                return Some(connection.end_input());
+            }
+        }
+        if self.is_over_query_limit(connection) {
+            return Some(connection.end_input());
+        }
+        if is_whole && connection.channel.readable {
+            return None;
+        }
+        connection.show_condition();
+        Some(connection.outcome())
     }
 
     /// Receives the next piece of a long command into `unread`.
@@ -199,7 +234,7 @@ impl<D: Driver> Service<D> {
         if !connection.session.is_logged_in() {
             most = most.min(UNAUTHENTICATED_QUERY_BYTES);
         }
-        let is_over = connection.channel.unread.len() > most;
+        let is_over = connection.channel.unread.len() + connection.session.gathered().0 > most;
         if is_over {
             self.worker.note_limit();
         }

@@ -40,7 +40,7 @@ use std::sync::atomic::Ordering;
 use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
-pub use transport::TlsStream;
+pub use transport::{Announced, Output, TlsStream};
 use transport::{Driver, Epoll, tls_server};
 
 use crate::engine::{Engine, Port, PortConfig};

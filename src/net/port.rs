@@ -19,7 +19,7 @@ use super::protocol::Protocol;
 use super::resp::Session;
 use super::service::{Member, Service};
 use super::shared::{PortMessage, Shared, count};
-use super::transport::{Accepted, Channel, Driver, Happened, Key, Listener, Listeners};
+use super::transport::{Accepted, Channel, Driver, Happened, Key, Listener, Listeners, Output};
 use super::turn::TurnOutcome;
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
@@ -166,6 +166,7 @@ impl<D: Driver> WorkerPort<D> {
             }
         }
         self.service.outbox.clear();
+        self.service.count_large();
     }
 
     fn accept(&mut self, listener: usize) {
@@ -240,7 +241,7 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Writes the reply that a connection waited for, and lets it go on. `seen` is the position of
     /// the log that the reply must wait for; 0 for none.
-    fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Session, &mut Vec<u8>)) {
+    fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Session, &mut Output)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let session = &mut connection.session;
         if session.flow.state == State::Waiting {
@@ -249,8 +250,8 @@ impl<D: Driver> WorkerPort<D> {
         session.flow.most_output = usize::MAX;
         // It may have written what is not in midi's log: keys of the host's.
         session.flow.last_write.offset = None;
-        let mut bytes = Vec::new();
-        if catch_unwind(AssertUnwindSafe(|| reply(session, &mut bytes))).is_err() {
+        let mut said = Output::default();
+        if catch_unwind(AssertUnwindSafe(|| reply(session, &mut said))).is_err() {
             (self.shared().on_panic)();
             return self.close(key);
         }
@@ -258,16 +259,17 @@ impl<D: Driver> WorkerPort<D> {
             connection.forget_input();
         }
         connection.session.flow.missing = 0;
-        self.say_more(key, seen, bytes);
+        self.say_more(key, seen, said);
     }
 
     /// Says what another thread has for a connection, after what it has said before.
-    fn say_more(&mut self, key: Key, seen: u64, bytes: Vec<u8>) {
+    fn say_more(&mut self, key: Key, seen: u64, said: Output) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.session.flow.queued_since = None;
         connection.session.flow.wait_for(seen);
         if !connection.session.is_muted() {
-            connection.channel.outgoing.say_more(bytes, &self.service.outbox);
+            self.service.outbox.said.count_also(said.counts);
+            connection.channel.outgoing.say_more(said, &self.service.outbox);
         }
         self.serve(key);
     }
@@ -288,10 +290,10 @@ impl<D: Driver> WorkerPort<D> {
     fn take_message(&mut self, message: PortMessage) {
         match message {
             PortMessage::NewConnection(accepted) => self.welcome(accepted),
-            PortMessage::Part { key, bytes, seen, last: true } => {
-                self.goes_on(key, seen, |_, out| *out = bytes)
+            PortMessage::Part { key, said, seen, last: true } => {
+                self.goes_on(key, seen, |_, out| *out = said)
             }
-            PortMessage::Part { key, bytes, seen, last: false } => self.say_more(key, seen, bytes),
+            PortMessage::Part { key, said, seen, last: false } => self.say_more(key, seen, said),
             PortMessage::Answer(key, seen, answer) => self.goes_on(key, seen, answer),
             PortMessage::Close(key) => self.close(key),
             PortMessage::TooLarge(key) => {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::client::Client;
+use super::transport::{LargeInput, Output};
 use super::turn::ThisTurn;
 use super::worker::PortWorker;
 use crate::command::Transcript;
@@ -43,6 +44,13 @@ pub trait Protocol: Sized {
     /// Writes such replies, until one must be waited for or it is the turn of others.
     fn say_owed(&mut self, serving: &mut Serving<'_, Self>);
 
+    /// Where the next bytes of its input go.
+    fn next_input(&mut self) -> NextInput<'_>;
+
+    /// How many bytes it has taken of a command that has not come as a whole, and the memory that
+    /// they take.
+    fn gathered(&self) -> (usize, usize);
+
     /// Runs the commands at the start of `input` as long as it may go on; returns their length.
     fn run(&mut self, serving: &mut Serving<'_, Self>, input: &[u8]) -> usize;
 
@@ -50,7 +58,7 @@ pub trait Protocol: Sized {
     fn is_muted(&self) -> bool;
 
     /// Writes a reply that another thread has made.
-    fn say(&self, reply: &Transcript, output: &mut Vec<u8>);
+    fn say(&self, reply: &Transcript, output: &mut Output);
 
     /// Its commands were taken back: forgets the replies that it owes, and returns its last words.
     fn undo(&mut self) -> Vec<u8>;
@@ -60,6 +68,14 @@ pub trait Protocol: Sized {
 
     /// Publishes its condition for other threads.
     fn show_condition(&self);
+}
+
+/// Where the next bytes of a connection's input go.
+pub enum NextInput<'a> {
+    /// Into a buffer for all kinds of input, at most so many.
+    Common(usize),
+    /// Into a buffer of their own.
+    Large(&'a mut LargeInput),
 }
 
 /// What commands that run together have in common: the database, and the form of replies.
@@ -76,7 +92,7 @@ pub trait ProtocolGroup<'i, P: Protocol> {
     fn add(&mut self, session: &mut P, input: &'i [u8], scratch: &mut P::Scratch) -> Range<usize>;
 
     /// Runs them, and appends their replies to `output`. False if there are none.
-    fn run(&mut self, output: &mut Vec<u8>) -> bool;
+    fn run(&mut self, output: &mut Output) -> bool;
 
     /// Ends the part of a connection; the first of its commands that could not run here and now
     /// goes on elsewhere. `None` if the connection's reply was cut off, because it is too large.
@@ -107,7 +123,7 @@ pub struct Serving<'a, P: Protocol> {
     /// Memory for parsing.
     pub scratch: &'a mut P::Scratch,
     /// Replies are appended here.
-    pub output: &'a mut Vec<u8>,
+    pub output: &'a mut Output,
     /// Its client sends no more.
     pub ended: bool,
 }

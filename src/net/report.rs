@@ -24,13 +24,17 @@ pub struct Closed(pub Option<&'static str>);
 type Counted = (&'static str, fn(&PortCounts) -> u64);
 
 /// The counters in INFO.
-const COUNTED: [Counted; 14] = [
+const COUNTED: [Counted; 18] = [
     ("connections", |counts| counts.connected.load(Ordering::Relaxed) as u64),
     ("accepted", |counts| of(&counts.accepted)),
     ("refused", |counts| of(&counts.refused)),
     ("commands", |counts| of(&counts.commands)),
     ("received_bytes", |counts| of(&counts.received)),
     ("sent_bytes", |counts| of(&counts.sent)),
+    ("large_received", |counts| of(&counts.large_received)),
+    ("large_received_copied_bytes", |counts| of(&counts.large_received_copied)),
+    ("large_sent", |counts| of(&counts.large_sent)),
+    ("large_sent_copied_bytes", |counts| of(&counts.large_sent_copied)),
     ("buffer_bytes", |counts| counts.buffered.load(Ordering::Relaxed) as u64),
     ("failed_logins", |counts| of(&counts.failed_logins)),
     ("denied", |counts| of(&counts.denied)),

@@ -124,13 +124,13 @@ impl<D: Driver> Service<D> {
 
     /// Runs a member by itself.
     fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
-        let (said, session) = (self.outbox.bytes.len(), &mut connection.session);
+        let (said, session) = (self.outbox.said.end(), &mut connection.session);
         self.turn.alone.begin();
         let mut serving = Serving {
             worker: &self.worker,
             turn: &mut self.turn,
             scratch: &mut self.scratch,
-            output: &mut self.outbox.bytes,
+            output: &mut self.outbox.said,
             ended: connection.channel.ended,
         };
         let unread = &mut connection.channel.unread;
@@ -149,10 +149,10 @@ impl<D: Driver> Service<D> {
             }
         }
         connection.is_heavy = self.turn.alone.is_heavy();
-        let end = self.outbox.bytes.len();
-        if end > connection.session.flow.most_output {
+        let end = self.outbox.said.end();
+        if self.outbox.said.len() > connection.session.flow.most_output {
             // The last reply was cut off.
-            self.outbox.bytes.truncate(said);
+            self.outbox.said.truncate(said);
             self.worker.note_limit();
             return TurnOutcome::Ends;
         }
@@ -169,14 +169,14 @@ impl<D: Driver> Service<D> {
             let Input::Received(received) = &member.input else { continue };
             member.commands = group.add(&mut connection.session, &input[received.clone()], scratch);
         }
-        if !group.run(&mut outbox.bytes) {
+        if !group.run(&mut outbox.said) {
             return;
         }
         for member in members[first..].iter_mut().filter(|member| !member.commands.is_empty()) {
             let Some(connection) = connections.get_mut(member.key) else { continue };
             let Input::Received(received) = &member.input else { continue };
             let Connection { key, channel, session, .. } = connection;
-            let output = &mut outbox.bytes;
+            let output = &mut outbox.said;
             let mut serving = Serving { worker, turn, scratch, output, ended: channel.ended };
             let Some(ran) = group.end(session, member.commands.clone(), &mut serving) else {
                 worker.note_limit();
@@ -202,6 +202,14 @@ impl<D: Driver> Service<D> {
         } else {
             TurnOutcome::Stays
         }
+    }
+
+    /// Publishes how many large values were sent.
+    #[inline]
+    pub fn count_large(&self) {
+        let (sent, counts) = (self.outbox.said.counts, self.worker.counts());
+        counts.large_sent.store(sent.values, Ordering::Relaxed);
+        counts.large_sent_copied.store(sent.copied, Ordering::Relaxed);
     }
 
     /// Whether more replies wait for a connection than may. Counts it if so.

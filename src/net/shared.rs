@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::client::Client;
 use super::resp::Session;
-use super::transport::{Accepted, Key, TlsServer};
+use super::transport::{Accepted, Announced, Key, Output, TlsServer};
 use crate::command::HostCommand;
 use crate::engine::{Engine, Inbox, ListenerRow};
 
@@ -27,6 +27,8 @@ pub struct Shared {
     started: Instant,
     /// The rows of the listeners.
     pub listeners: Vec<ListenerRow>,
+    /// Memory for input that is announced.
+    pub announced: Announced,
     /// The beginning of new TLS connections.
     pub tls: Mutex<Option<TlsServer>>,
     /// The host's commands; set after a client has sent a command that the ports do not have.
@@ -55,6 +57,14 @@ pub struct PortCounts {
     pub received: AtomicU64,
     /// Bytes sent.
     pub sent: AtomicU64,
+    /// Large arguments received.
+    pub large_received: AtomicU64,
+    /// Bytes of them that were copied after they had been received.
+    pub large_received_copied: AtomicU64,
+    /// Large values in replies.
+    pub large_sent: AtomicU64,
+    /// Bytes of them that were copied before they were sent.
+    pub large_sent_copied: AtomicU64,
     /// Bytes in buffers of connections.
     pub buffered: AtomicUsize,
     /// Logins with a wrong name or password.
@@ -88,7 +98,7 @@ pub enum PortMessage {
         /// The connection.
         key: Key,
         /// The piece.
-        bytes: Vec<u8>,
+        said: Output,
         /// The position of the log that it must wait for; 0 for none.
         seen: u64,
         /// It is the last piece.
@@ -105,7 +115,7 @@ pub enum PortMessage {
 }
 
 /// Gives a connection the result of a main-thread task; appends its reply to the buffer.
-pub type Answer = Box<dyn FnOnce(&mut Session, &mut Vec<u8>) + Send>;
+pub type Answer = Box<dyn FnOnce(&mut Session, &mut Output) + Send>;
 
 impl Shared {
     /// For as many workers as the engine has.
@@ -120,6 +130,7 @@ impl Shared {
             connected: AtomicUsize::new(0),
             started: Instant::now(),
             listeners,
+            announced: Announced::default(),
             tls: Mutex::default(),
             host_commands: OnceLock::new(),
         }

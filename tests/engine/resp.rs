@@ -9,12 +9,14 @@ use crate::common::hosts::host;
 use crate::common::{Builder, HANG, Random, Server, Value, encoded};
 use midi::command::Reply;
 use midi::net::resp::{ArgList, Parsed, RequestLimits, RequestParser, RespReply};
+use midi::net::{Announced, Output};
 use proptest::prelude::*;
 
 type Command = Vec<Vec<u8>>;
 
-const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
-const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
+const ANYBODY: RequestLimits =
+    RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true, large_bytes: usize::MAX };
+const STRANGER: RequestLimits = RequestLimits { authenticated: false, ..ANYBODY };
 
 /// The input of a connection if its bytes come in these pieces: commands, and the error that ends
 /// it.
@@ -27,12 +29,22 @@ fn heard<'a>(
     for piece in pieces {
         buffer.extend_from_slice(piece);
         loop {
+            if let Some(gathered) = parser.gathered().filter(|gathered| gathered.missing() > 0) {
+                buffer.drain(..gathered.fill_from(&buffer));
+                if gathered.missing() > 0 {
+                    break;
+                }
+            }
             let consumed = match parser.next(&buffer, &mut args, limits) {
                 Err(error) => return (commands, Some(error.text())),
                 Ok(Parsed::Incomplete { .. }) => break,
+                Ok(Parsed::Large(large)) => {
+                    parser.gather(&buffer, large, &args, &Announced::default())
+                }
                 Ok(Parsed::Empty { consumed }) => consumed,
                 Ok(Parsed::Command { consumed }) => {
                     commands.push(args.iter(&buffer).map(<[u8]>::to_vec).collect());
+                    args.forget_gathered();
                     consumed
                 }
             };
@@ -98,6 +110,7 @@ proptest! {
     fn any_split_gives_the_same_commands(
         list in proptest::collection::vec(sent(), 0..12),
         steps in proptest::collection::vec(prop_oneof![1..4usize, 1..200usize, 1..5000usize], 1..8),
+        large_bytes in prop_oneof![Just(usize::MAX), 0..12usize, 0..4000usize],
     ) {
         let bytes: Vec<u8> = list.iter().flat_map(Sent::bytes).collect();
         let expected: Vec<Command> = list
@@ -107,7 +120,8 @@ proptest! {
                 Sent::Nothing(_) => None,
             })
             .collect();
-        prop_assert_eq!(heard(pieces(&bytes, &steps), &ANYBODY), (expected, None));
+        let limits = RequestLimits { large_bytes, ..ANYBODY };
+        prop_assert_eq!(heard(pieces(&bytes, &steps), &limits), (expected, None));
     }
 
     #[test]
@@ -229,9 +243,9 @@ proptest! {
     fn replies_are_read_back_as_they_were_said(
         list in proptest::collection::vec(reply(), 1..4), resp3: bool,
     ) {
-        let mut out = b"before".to_vec();
+        let mut out = Output::from(b"before".to_vec());
         list.iter().for_each(|value| say(value, &mut RespReply::new(&mut out, resp3)));
-        let mut rest = out.strip_prefix(b"before").expect("what was there stays");
+        let mut rest = out.bytes.strip_prefix(b"before").expect("what was there stays");
         for value in &list {
             prop_assert_eq!(decoded(&mut rest), Some(seen(value, resp3)));
         }

@@ -12,6 +12,7 @@ mod floods;
 mod gates;
 mod hardened;
 mod held_replies;
+mod large;
 mod mget;
 mod reports;
 mod rights;

@@ -4,6 +4,8 @@
 use arrayvec::ArrayVec;
 
 use super::caller::PortCaller;
+use super::gathered::LargeArgument;
+use super::plain::PLAIN_NUMBER;
 use super::session::{Session, SessionRights};
 use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use crate::command::{Args, Limits, Named};
@@ -55,6 +57,8 @@ pub enum Stop {
     Alone { end: usize },
     /// An empty line, up to `end`.
     Empty { end: usize },
+    /// The beginning of a command, up to a large argument.
+    Large(LargeArgument),
     /// The beginning of a command, of which at least this many bytes are missing.
     Incomplete { missing: usize },
     /// Input that is not a command.
@@ -126,6 +130,7 @@ impl<'i> CommandBatch<'i> {
             let end = match session.parser.next(rest, args, limits) {
                 Ok(Parsed::Command { consumed }) => at + consumed,
                 Ok(Parsed::Empty { consumed }) => return Stop::Empty { end: at + consumed },
+                Ok(Parsed::Large(large)) => return Stop::Large(large),
                 Ok(Parsed::Incomplete { missing }) => return Stop::Incomplete { missing },
                 Err(error) => return Stop::Malformed(error),
             };
@@ -151,7 +156,7 @@ impl<'i> CommandBatch<'i> {
         args: &ArgList,
         end: usize,
     ) -> bool {
-        if args.is_empty() || args.is_inline() || args.len() > AHEAD_ARGUMENTS {
+        if args.is_empty() || !args.is_simple() || args.len() > AHEAD_ARGUMENTS {
             return false;
         }
         let first = self.args_end();
@@ -241,7 +246,7 @@ impl<'i> CommandBatch<'i> {
             let attempt = |call| engine.attempt(slot, &call, Taking::WORKER, reply);
             match calls.next().map(attempt) {
                 Some(Outcome::Done) => {
-                    each(reply.len());
+                    each(reply.end());
                     (1, Outcome::Done)
                 }
                 other => (0, other.unwrap_or(Outcome::Busy)),
@@ -249,7 +254,7 @@ impl<'i> CommandBatch<'i> {
         } else {
             let enough = reply.len() + HELD_OUTPUT;
             engine.attempt_run(slot, calls, reply, |reply| {
-                each(reply.len());
+                each(reply.end());
                 reply.len() > enough
             })
         };
@@ -263,7 +268,7 @@ impl<'i> CommandBatch<'i> {
     pub fn go_on(&self, command: usize, outcome: Outcome, caller: &mut PortCaller<'_>) -> usize {
         let (engine, limits) = (caller.engine(), caller.limits);
         let mut call = self.call(&self.commands[command], engine, caller.session.db, &limits);
-        caller.said = caller.output.len();
+        caller.said = caller.output.end();
         engine.go_on(caller.slot(), &mut call, outcome, caller);
         self.end_of(command)
     }
@@ -305,5 +310,9 @@ pub fn request_limits(session: &Session, limits: &Limits) -> RequestLimits {
     // Limits of keys and values have their own errors, and do not apply to names and other
     // arguments.
     let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
-    RequestLimits { max_bulk_bytes, authenticated: session.user.is_some() }
+    let authenticated = session.user.is_some();
+    // Those of a plain command are short; a client that has not logged in gets no memory.
+    let large_bytes =
+        if authenticated { limits.keep_bytes.max(PLAIN_NUMBER + 1) } else { usize::MAX };
+    RequestLimits { max_bulk_bytes, authenticated, large_bytes }
 }

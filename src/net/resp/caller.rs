@@ -16,6 +16,7 @@ use crate::net::client::Client;
 use crate::net::flow::State;
 use crate::net::protocol::Serving;
 use crate::net::shared::Shared;
+use crate::net::transport::Output;
 use crate::net::turn::ThisTurn;
 use crate::net::worker::PortWorker;
 use crate::store::Now;
@@ -31,8 +32,8 @@ pub struct PortCaller<'a> {
     /// The limits of commands.
     pub limits: Limits,
     /// Replies are appended here.
-    pub output: &'a mut Vec<u8>,
-    /// The length of the output before the reply to the command that runs.
+    pub output: &'a mut Output,
+    /// The end of the output before the reply to the command that runs.
     pub said: usize,
     /// Its client sends no more.
     pub ended: bool,
@@ -47,9 +48,9 @@ impl<'a> PortCaller<'a> {
         session: &'a mut Session,
     ) -> (Self, &'a mut ArgList) {
         let Serving { worker, turn, scratch, output, ended } = serving;
-        let (settings, said) = (worker.engine().settings(), output.len());
+        let (settings, said) = (worker.engine().settings(), output.end());
         let most = settings.port.most_output();
-        session.flow.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
+        session.flow.most_output = most.saturating_add(output.len() + OUTPUT_PAUSE + HELD_OUTPUT);
         let limits = settings.limits(usize::MAX);
         let caller = PortCaller { worker, turn, session, limits, output, said, ended: *ended };
         (caller, scratch)

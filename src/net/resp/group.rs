@@ -4,16 +4,17 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use super::arg_list::ArgList;
 use super::batch::{CommandBatch, Stop, request_limits};
 use super::caller::PortCaller;
 use super::named::note;
 use super::reply::RespReply;
-use super::request::ArgList;
 use super::session::Session;
 use crate::command::Limits;
 use crate::engine::Outcome;
 use crate::limits::{AHEAD, HELD_OUTPUT};
 use crate::net::protocol::{Kind, ProtocolGroup, Ran, Serving};
+use crate::net::transport::Output;
 use crate::net::worker::PortWorker;
 
 /// Commands of connections that have the same database and speak the same version.
@@ -54,6 +55,7 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         let (engine, before) = (self.worker.engine(), self.batch.len());
         self.batch.begin_another(session);
         let limits = request_limits(session, &self.limits);
+        session.parser.hear(input.len());
         if self.batch.take(engine, session, input, args, &limits) != Stop::End {
             self.batch.truncate(before);
             session.parser = Default::default();
@@ -61,14 +63,14 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         before..self.batch.len()
     }
 
-    fn run(&mut self, output: &mut Vec<u8>) -> bool {
+    fn run(&mut self, output: &mut Output) -> bool {
         if self.batch.is_empty() {
             return false;
         }
         let (worker, (db, resp3)) = (self.worker, self.kind);
-        self.start = output.len();
+        self.start = output.end();
         let most = worker.engine().settings().port.most_output();
-        let most = most.saturating_add(self.start + HELD_OUTPUT);
+        let most = most.saturating_add(output.len() + HELD_OUTPUT);
         let mut reply = RespReply::new(output, resp3).up_to(most);
         worker.slot().take_seen();
         let ends = &mut self.ends;
@@ -105,12 +107,12 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         {
             session.flow.wait_for(self.seen);
         }
-        let more = serving.output.len();
+        let more = serving.output.end();
         if ran < end && ran == self.done && self.outcome != Outcome::Done {
             // This command could not run here and now.
             used = batch.go_on(ran, self.outcome, &mut PortCaller::new(serving, session).0);
         }
         session.flow.missing = usize::from(ran == end);
-        Some(Ran { replies, more: more..serving.output.len(), used })
+        Some(Ran { replies, more: more..serving.output.end(), used })
     }
 }

@@ -8,15 +8,16 @@ use crate::engine::JobReply;
 use crate::limits::PART_BYTES;
 use crate::net::client::Client;
 use crate::net::shared::{PortMessage, Shared};
+use crate::net::transport::Output;
 use crate::net::waiting::WaitingConnection;
-use crate::store::StringRef;
+use crate::store::{SharedValue, StringRef};
 
 /// A reply that another thread writes, sent to the connection in pieces.
 pub struct PortReply {
     to: WaitingConnection,
     client: u64,
     resp3: bool,
-    bytes: Vec<u8>,
+    said: Output,
     /// The position of the log that it must wait for; 0 for none.
     seen: u64,
     /// It must wait for all that has been done when it is written.
@@ -34,7 +35,7 @@ impl PortReply {
             to: WaitingConnection::new(shared, client.worker, client.key),
             client: client.id,
             resp3,
-            bytes: Vec::new(),
+            said: Output::default(),
             seen: 0,
             sees_all: false,
             most: shared.engine.settings().port.most_output(),
@@ -55,7 +56,12 @@ impl PortReply {
 
     /// Lets the connection know that from now on it waits for a job, not for a shard.
     pub fn begin(&self) {
-        self.to.send(|key| PortMessage::Part { key, bytes: Vec::new(), seen: 0, last: false });
+        self.to.send(|key| PortMessage::Part {
+            key,
+            said: Output::default(),
+            seen: 0,
+            last: false,
+        });
     }
 
     /// Writes the rest of the reply, or all of it, and sends it.
@@ -65,15 +71,15 @@ impl PortReply {
     }
 
     fn send_last(self) {
-        if self.is_too_large || self.bytes.len() > self.most {
+        if self.is_too_large || self.said.len() > self.most {
             return self.to.ends(PortMessage::TooLarge);
         }
         let seen = self.seen();
-        self.to.ends(|key| PortMessage::Part { key, bytes: self.bytes, seen, last: true });
+        self.to.ends(|key| PortMessage::Part { key, said: self.said, seen, last: true });
     }
 
     fn resp(&mut self) -> RespReply<'_> {
-        RespReply::new(&mut self.bytes, self.resp3).up_to(self.most)
+        RespReply::new(&mut self.said, self.resp3).up_to(self.most)
     }
 }
 
@@ -108,13 +114,16 @@ impl Reply for PortReply {
     fn value(&mut self, value: &StringRef<'_>) {
         self.resp().value(value);
     }
+    fn shared(&mut self, value: &SharedValue) {
+        self.resp().shared(value);
+    }
 }
 
 impl JobReply for PortReply {
     fn sink(&mut self) -> &mut dyn Reply {
-        if self.bytes.len() >= PART_BYTES {
-            let (bytes, seen) = (std::mem::take(&mut self.bytes), self.seen());
-            self.to.send(|key| PortMessage::Part { key, bytes, seen, last: false });
+        if self.said.len() >= PART_BYTES {
+            let (said, seen) = (std::mem::take(&mut self.said), self.seen());
+            self.to.send(|key| PortMessage::Part { key, said, seen, last: false });
         }
         self
     }

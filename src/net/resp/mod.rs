@@ -10,12 +10,15 @@
 //! caller (`caller.rs`): the worker, the session, the output. Parsing and writing are a port's hot
 //! path: neither allocates for a command, and neither touches a socket.
 
+mod arg_list;
 mod batch;
 mod caller;
 mod commands;
 mod dispatch;
 mod exec_replies;
+mod gathered;
 mod group;
+mod head;
 mod inline;
 mod job;
 mod main_task;
@@ -28,8 +31,9 @@ mod run;
 mod session;
 mod transaction;
 
-pub use plain::Head;
+pub use arg_list::ArgList;
+pub use head::Head;
 pub use reply::RespReply;
-pub use request::{ArgList, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};
+pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser, room_for};
 pub(super) use session::Session;
 pub(super) use transaction::Transaction;

@@ -1,52 +1,13 @@
 //! Commands of the form that nearly all have: arrays of strings, with numbers of at most four
 //! digits.
 
-use super::request::{ArgList, ArgRange, RequestLimits};
-
-/// What a command of the form that nearly all have begins with: the lines of its count and its
-/// name. Others that begin so are the same command with as many arguments.
-#[derive(Clone, Copy)]
-pub struct Head {
-    bytes: u128,
-    mask: u128,
-    len: usize,
-    arguments: usize,
-}
-
-impl Head {
-    /// The head of the command at the start of `input`, which was parsed into `args`. `None` if it
-    /// is too long for one comparison, or not plain.
-    pub fn of(input: &[u8], args: &ArgList, limits: &RequestLimits) -> Option<Head> {
-        let name = args.ranges().first().filter(|_| !args.is_inline() && limits.allow_plain())?;
-        let len = name.end + LINE_END;
-        let mask = u128::MAX >> (size_of::<u128>().checked_sub(len)? * 8);
-        let (count, _) =
-            plain_head(input).filter(|&head| head == (args.len(), name.end - name.start))?;
-        Some(Head { bytes: leading(input)? & mask, mask, len, arguments: count - 1 })
-    }
-
-    /// Cuts another such command from the beginning of `input`: its name, then the arguments. Its
-    /// length. `None` says nothing, except that what was given to `take` is to be forgotten.
-    #[inline(always)]
-    pub fn take<'i>(&self, input: &'i [u8], mut take: impl FnMut(&'i [u8])) -> Option<usize> {
-        if leading(input)? & self.mask != self.bytes {
-            return None;
-        }
-        take(&input[HEAD..self.len - LINE_END]);
-        let mut rest = &input[self.len..];
-        for _ in 0..self.arguments {
-            let (length, line) = plain_line(b'$', rest)?;
-            take(rest.get(line..line + length)?);
-            rest = rest.get(line + length + LINE_END..)?;
-        }
-        Some(input.len() - rest.len())
-    }
-}
-
-/// The first bytes, as one number.
-#[inline(always)]
-fn leading(input: &[u8]) -> Option<u128> {
-    input.first_chunk().map(|bytes| u128::from_le_bytes(*bytes))
+/// The range of an argument in the bytes that it was parsed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArgRange {
+    /// Its first byte.
+    pub start: usize,
+    /// The byte after its last.
+    pub end: usize,
 }
 
 /// `\r\n`.

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::RespReply;
 use super::caller::PortCaller;
 use super::commands::log_in_by_certificate;
 use super::exec_replies::say_exec_replies;
+use super::gathered::Gathered;
 use super::group::RespGroup;
-use super::request::ArgList;
 use super::run::run;
 use super::session::{Replies, Session};
+use super::{ArgList, RespReply};
 use crate::command::{Error, Reply, Transcript};
 use crate::engine::Engine;
 use crate::net::client::Client;
-use crate::net::protocol::{Kind, Protocol, Serving};
+use crate::net::protocol::{Kind, NextInput, Protocol, Serving};
+use crate::net::transport::Output;
 
 impl Protocol for Session {
     type Scratch = ArgList;
@@ -50,7 +51,7 @@ impl Protocol for Session {
 
     #[inline]
     fn kind(&self) -> Option<Kind> {
-        self.is_plain().then_some((self.db, self.resp3))
+        (self.is_plain() && !self.parser.has_gathered()).then_some((self.db, self.resp3))
     }
 
     #[inline]
@@ -59,11 +60,25 @@ impl Protocol for Session {
     }
 
     fn say_owed(&mut self, serving: &mut Serving<'_, Self>) {
-        let said = serving.output.len();
+        let said = serving.output.end();
         say_exec_replies(&mut PortCaller::new(serving, self).0);
         if self.is_muted() {
             serving.output.truncate(said);
         }
+    }
+
+    #[inline]
+    fn next_input(&mut self) -> NextInput<'_> {
+        if !self.parser.has_gathered() {
+            return NextInput::Common(self.parser.expected());
+        }
+        let most = self.parser.expected();
+        let filling = self.parser.gathered().and_then(Gathered::filling);
+        filling.map_or(NextInput::Common(most), NextInput::Large)
+    }
+
+    fn gathered(&self) -> (usize, usize) {
+        self.parser.gathered_bytes()
     }
 
     fn run(&mut self, serving: &mut Serving<'_, Self>, input: &[u8]) -> usize {
@@ -75,15 +90,15 @@ impl Protocol for Session {
         matches!(self.replies, Replies::Unwanted | Replies::Skipping)
     }
 
-    fn say(&self, reply: &Transcript, output: &mut Vec<u8>) {
+    fn say(&self, reply: &Transcript, output: &mut Output) {
         reply.play(&mut RespReply::new(output, self.resp3));
     }
 
     fn undo(&mut self) -> Vec<u8> {
         self.exec_replies = None;
-        let mut text = Vec::new();
-        self.reply(&mut text).error(&Error::Unblocked.bare_text());
-        text
+        let mut words = Output::default();
+        self.reply(&mut words).error(&Error::Unblocked.bare_text());
+        words.bytes
     }
 
     fn queued_bytes(&self) -> usize {

@@ -1,11 +1,13 @@
 //! Replies as bytes of RESP.
 
 use crate::command::Reply;
-use crate::store::StringRef;
+use crate::limits::REFERRED_BYTES;
+use crate::net::transport::Output;
+use crate::store::{SharedValue, StringRef};
 
-/// Appends replies in RESP2 or RESP3 to `out`.
+/// Appends replies in RESP2 or RESP3 to an output.
 pub struct RespReply<'a> {
-    out: &'a mut Vec<u8>,
+    out: &'a mut Output,
     resp3: bool,
     /// The most bytes that `out` may hold.
     most: usize,
@@ -17,7 +19,7 @@ const HEAD_BYTES: usize = 32;
 impl<'a> RespReply<'a> {
     /// A writer that appends to `out`.
     #[inline]
-    pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
+    pub fn new(out: &'a mut Output, resp3: bool) -> Self {
         RespReply { out, resp3, most: usize::MAX }
     }
 
@@ -32,12 +34,12 @@ impl<'a> RespReply<'a> {
     #[cold]
     fn cut(&mut self, bytes: &[u8]) {
         let room = self.most.saturating_add(1).saturating_sub(self.out.len());
-        self.out.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        self.out.bytes.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }
 
     /// A null array: `*-1` in RESP2, `_` in RESP3.
     pub fn null_array(&mut self) {
-        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+        self.out.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// A status line; `text` must not have line ends.
@@ -50,13 +52,19 @@ impl<'a> RespReply<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// The number of bytes in the buffer.
+    /// How many bytes the output has.
     #[inline]
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether the buffer is empty.
+    /// The place of what is replied next: see [`Output::end`].
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.out.end()
+    }
+
+    /// Whether the output is empty.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
@@ -67,21 +75,26 @@ impl<'a> RespReply<'a> {
     fn head(&mut self, sign: u8, number: usize) {
         let digit = |place: usize| b'0' + (number / place % 10) as u8;
         match number {
-            0..10 => self.out.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
-            10..100 => self.out.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
-            100..1000 => {
-                self.out.extend_from_slice(&[sign, digit(100), digit(10), digit(1), b'\r', b'\n'])
-            }
+            0..10 => self.out.bytes.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
+            10..100 => self.out.bytes.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => self.out.bytes.extend_from_slice(&[
+                sign,
+                digit(100),
+                digit(10),
+                digit(1),
+                b'\r',
+                b'\n',
+            ]),
             _ => self.line(sign, itoa::Buffer::new().format(number).as_bytes()),
         }
     }
 
     #[inline]
     fn line(&mut self, sign: u8, text: &[u8]) {
-        self.out.reserve(text.len() + HEAD_BYTES);
-        self.out.push(sign);
-        self.out.extend_from_slice(text);
-        self.out.extend_from_slice(b"\r\n");
+        self.out.bytes.reserve(text.len() + HEAD_BYTES);
+        self.out.bytes.push(sign);
+        self.out.bytes.extend_from_slice(text);
+        self.out.bytes.extend_from_slice(b"\r\n");
     }
 }
 
@@ -93,12 +106,12 @@ impl Reply for RespReply<'_> {
 
     #[inline]
     fn ok(&mut self) {
-        self.out.extend_from_slice(b"+OK\r\n");
+        self.out.bytes.extend_from_slice(b"+OK\r\n");
     }
 
     #[inline]
     fn null(&mut self) {
-        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+        self.out.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     #[inline]
@@ -114,15 +127,36 @@ impl Reply for RespReply<'_> {
         if self.out.len() + bytes.len() > self.most {
             return self.cut(bytes);
         }
-        self.out.reserve(bytes.len() + HEAD_BYTES);
+        self.out.bytes.reserve(bytes.len() + HEAD_BYTES);
         self.head(b'$', bytes.len());
-        self.out.extend_from_slice(bytes);
-        self.out.extend_from_slice(b"\r\n");
+        self.out.bytes.extend_from_slice(bytes);
+        self.out.bytes.extend_from_slice(b"\r\n");
     }
 
     #[inline]
     fn value(&mut self, value: &StringRef<'_>) {
-        self.bulk(value.bytes());
+        let bytes = value.bytes();
+        if bytes.len() < REFERRED_BYTES {
+            return self.bulk(bytes);
+        }
+        match value.shared() {
+            Some(shared) => self.shared(&shared),
+            None => {
+                self.out.note_copied(bytes.len());
+                self.bulk(bytes);
+            }
+        }
+    }
+
+    #[cold]
+    fn shared(&mut self, value: &SharedValue) {
+        let len = value.bytes().len();
+        if len < REFERRED_BYTES {
+            return self.bulk(value.bytes());
+        }
+        self.head(b'$', len);
+        self.out.add_large(value.clone());
+        self.out.bytes.extend_from_slice(b"\r\n");
     }
 
     fn double(&mut self, text: &str) {
@@ -134,11 +168,11 @@ impl Reply for RespReply<'_> {
             return self.bulk(text);
         }
         const KIND: &[u8] = b"txt:";
-        self.out.reserve(text.len() + HEAD_BYTES);
+        self.out.bytes.reserve(text.len() + HEAD_BYTES);
         self.head(b'=', text.len() + KIND.len());
-        self.out.extend_from_slice(KIND);
-        self.out.extend_from_slice(text);
-        self.out.extend_from_slice(b"\r\n");
+        self.out.bytes.extend_from_slice(KIND);
+        self.out.bytes.extend_from_slice(text);
+        self.out.bytes.extend_from_slice(b"\r\n");
     }
 
     fn error(&mut self, text: &[u8]) {
@@ -166,9 +200,9 @@ mod tests {
     type Say<'a> = &'a dyn Fn(&mut RespReply<'_>);
 
     fn written(resp3: bool, say: impl Fn(&mut RespReply<'_>)) -> String {
-        let mut out = b"|".to_vec();
+        let mut out = Output::from(b"|".to_vec());
         say(&mut RespReply::new(&mut out, resp3));
-        String::from_utf8(out).expect("text")
+        String::from_utf8(out.bytes).expect("text")
     }
 
     #[test]
@@ -209,7 +243,7 @@ mod tests {
     #[test]
     fn beyond_its_limit_a_buffer_grows_no_more() {
         for len in [90, 91, 1000] {
-            let mut out = vec![b'|'; 10];
+            let mut out = Output::from(vec![b'|'; 10]);
             let mut reply = RespReply::new(&mut out, false).up_to(100);
             (0..3).for_each(|_| reply.bulk(&vec![b'x'; len]));
             assert!(out.len() > 100 && out.len() < 120, "{len}: {}", out.len());

@@ -2,128 +2,16 @@
 
 use std::mem;
 
+use super::arg_list::ArgList;
+use super::gathered::{Gathered, LargeArgument};
 use super::inline;
-use super::plain::{HEAD, LINE_END, PLAIN_NUMBER, plain_arguments, plain_head, plain_line};
+use super::plain::{ArgRange, LINE_END, PLAIN_NUMBER, plain_line};
 use crate::command::parse_integer;
 use crate::limits::{
-    ARGUMENTS_KEPT, INPUT_GROWTH, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS,
+    EXPECTED_WITHIN, INPUT_GROWTH, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS,
     UNAUTHENTICATED_BULK_BYTES,
 };
-
-/// The range of an argument; [`ArgList::source`] has the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArgRange {
-    /// Its first byte.
-    pub start: usize,
-    /// The byte after its last.
-    pub end: usize,
-}
-
-/// The arguments of a command; number 0 is its name. One list is reused for one command after
-/// another, of any number of connections.
-#[derive(Default)]
-pub struct ArgList {
-    /// The ranges of the command, followed by leftovers of earlier ones: overwriting is cheaper
-    /// than pushing.
-    slots: Vec<ArgRange>,
-    len: usize,
-    /// The arguments of an inline command, without quotes and backslashes.
-    unquoted: Vec<u8>,
-    is_inline: bool,
-}
-
-impl ArgList {
-    /// The number of arguments.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no arguments.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The ranges of the arguments in [`ArgList::source`].
-    #[inline]
-    pub fn ranges(&self) -> &[ArgRange] {
-        &self.slots[..self.len]
-    }
-
-    /// Whether it is an inline command: then the list itself holds the bytes.
-    #[inline]
-    pub fn is_inline(&self) -> bool {
-        self.is_inline
-    }
-
-    /// The bytes that the ranges refer to: the input, or the list's own bytes for an inline
-    /// command.
-    #[inline]
-    pub fn source<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
-        if self.is_inline { &self.unquoted } else { input }
-    }
-
-    /// The arguments; `input` is the parser's input.
-    #[inline]
-    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> {
-        let source = self.source(input);
-        self.ranges().iter().map(move |range| &source[range.start..range.end])
-    }
-
-    /// Adds an argument that `write` appends to the list's own bytes; returns the result of
-    /// `write`.
-    pub(super) fn own<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let start = self.unquoted.len();
-        let result = write(&mut self.unquoted);
-        self.push(ArgRange { start, end: self.unquoted.len() });
-        self.is_inline = true;
-        result
-    }
-
-    #[inline]
-    fn push(&mut self, range: ArgRange) {
-        match self.slots.get_mut(self.len) {
-            Some(slot) => *slot = range,
-            None => self.slots.push(range),
-        }
-        self.len += 1;
-    }
-
-    fn clear(&mut self) {
-        if self.slots.len() > ARGUMENTS_KEPT {
-            self.slots = Vec::new();
-        }
-        self.len = 0;
-        self.unquoted.clear();
-        self.is_inline = false;
-    }
-
-    /// Parses a plain command, the form of nearly all: complete, and without a number of more than
-    /// four digits. Returns its length. `None` means that it may be in another form.
-    #[inline]
-    fn take_plain(&mut self, input: &[u8]) -> Option<usize> {
-        // A list that has grown too long must be cleared first.
-        if self.slots.len() > ARGUMENTS_KEPT {
-            return None;
-        }
-        let Some((count, name)) = plain_head(input) else { return self.take_long_head(input) };
-        let (first, others) = self.slots.get_mut(..count)?.split_first_mut()?;
-        *first = ArgRange { start: HEAD, end: HEAD + name };
-        let consumed = plain_arguments(others, input, HEAD + name + LINE_END)?;
-        self.len = count;
-        self.is_inline = false;
-        Some(consumed)
-    }
-
-    #[inline(never)]
-    fn take_long_head(&mut self, input: &[u8]) -> Option<usize> {
-        let (count, line) = plain_line(b'*', input).filter(|&(count, _)| count > 0)?;
-        let consumed = plain_arguments(self.slots.get_mut(..count)?, input, line)?;
-        self.len = count;
-        self.is_inline = false;
-        Some(consumed)
-    }
-}
+use crate::net::transport::Announced;
 
 /// The limits of a client's requests.
 pub struct RequestLimits {
@@ -131,6 +19,8 @@ pub struct RequestLimits {
     pub max_bulk_bytes: usize,
     /// Whether the client has logged in. Others may send short commands only.
     pub authenticated: bool,
+    /// From this length on, an argument is received into a buffer of its own.
+    pub large_bytes: usize,
 }
 
 /// What the input begins with.
@@ -146,6 +36,8 @@ pub enum Parsed {
         /// Length in the input.
         consumed: usize,
     },
+    /// The beginning of a command, up to a large argument. [`RequestParser::gather`] takes it.
+    Large(LargeArgument),
     /// A part of a command.
     Incomplete {
         /// At least this many bytes of it are still to come, if the client's lengths are right: see
@@ -223,6 +115,19 @@ pub struct RequestParser {
     searched: usize,
     /// The arguments before `at`.
     found: Vec<ArgRange>,
+    /// The part of the command before the input, if it has a large argument.
+    gathered: Option<Box<Gathered>>,
+    /// What is known of large arguments to come.
+    expected: Expected,
+}
+
+/// The next large argument, as the last one was.
+#[derive(Clone, Copy, Default)]
+struct Expected {
+    /// How many bytes its command had before it; 0 if none is expected.
+    head: usize,
+    /// After this much input without one it is no longer expected.
+    patience: usize,
 }
 
 impl RequestParser {
@@ -265,17 +170,109 @@ impl RequestParser {
     ) -> Result<Parsed, ProtocolError> {
         args.clear();
         let parsed = match input.first() {
+            _ if self.gathered.is_some() => self.behind_large(input, args, limits)?,
             Some(b'*') => self.array(input, args, limits)?,
             Some(_) => self.inline(input, args)?,
             // No command has begun.
             None => return Ok(Parsed::Incomplete { missing: 1 }),
         };
-        if let Parsed::Incomplete { .. } = parsed {
+        if let Parsed::Incomplete { .. } | Parsed::Large(_) = parsed {
             self.within = true;
         } else if self.within {
-            *self = RequestParser::default();
+            let mut expected = self.expected;
+            args.gathered = self.gathered.take();
+            if let Some(gathered) = args.gathered() {
+                expected = Expected { head: gathered.head(), patience: EXPECTED_WITHIN };
+            }
+            *self = RequestParser { expected, ..RequestParser::default() };
         }
         Ok(parsed)
+    }
+
+    /// Parses what follows a large argument.
+    fn behind_large(
+        &mut self,
+        input: &[u8],
+        args: &mut ArgList,
+        limits: &RequestLimits,
+    ) -> Result<Parsed, ProtocolError> {
+        if input.len() < LINE_END {
+            return Ok(Parsed::Incomplete { missing: LINE_END - input.len() });
+        }
+        if let Some(gathered) = self.gathered.as_ref().filter(|_| self.at == 0) {
+            let (found, arguments) = gathered.arguments();
+            self.found.extend_from_slice(found);
+            (self.at, self.arguments) = (LINE_END, arguments);
+        }
+        if self.arguments > 0 {
+            return self.array(input, args, limits);
+        }
+        mem::swap(&mut self.found, &mut args.slots);
+        args.len = args.slots.len();
+        Ok(Parsed::Command { consumed: LINE_END })
+    }
+
+    /// Takes the beginning of a command, which [`RequestParser::next`] has just parsed up to a large
+    /// argument. Returns its length in the input.
+    pub fn gather(
+        &mut self,
+        input: &[u8],
+        large: LargeArgument,
+        args: &ArgList,
+        announced: &Announced,
+    ) -> usize {
+        let mut gathered = self.gathered.take().unwrap_or_default();
+        let taken = gathered.add(input, args.ranges(), large, announced);
+        *self =
+            RequestParser { within: true, gathered: Some(gathered), ..RequestParser::default() };
+        taken
+    }
+
+    /// The part of the command before the input, if it has a large argument.
+    #[inline]
+    pub fn gathered(&mut self) -> Option<&mut Gathered> {
+        self.gathered.as_deref_mut()
+    }
+
+    /// How many bytes that part has, and the memory that they take.
+    pub fn gathered_bytes(&self) -> (usize, usize) {
+        self.gathered.as_ref().map_or((0, 0), |gathered| gathered.bytes())
+    }
+
+    /// Whether it has such a part.
+    #[inline]
+    pub fn has_gathered(&self) -> bool {
+        self.gathered.is_some()
+    }
+
+    /// The command in the list has not been run: the next call must get the same bytes again.
+    pub fn put_back(&mut self, args: &mut ArgList) {
+        if let Some(gathered) = args.gathered.take() {
+            let gathered = Some(gathered);
+            *self = RequestParser { within: true, gathered, ..RequestParser::default() };
+        }
+    }
+
+    /// The most bytes to receive next: if a large argument is expected, no more than come before
+    /// it, because those behind them should get into its own buffer.
+    #[inline]
+    pub fn expected(&self) -> usize {
+        match &self.gathered {
+            None if self.expected.head > 0 => self.expected.head,
+            None => usize::MAX,
+            Some(gathered) => gathered.expected().unwrap_or(usize::MAX),
+        }
+    }
+
+    /// So much input has come. If there is no large argument for long, none is expected any more.
+    #[inline]
+    pub fn hear(&mut self, bytes: usize) {
+        if self.expected.head > 0 {
+            self.expected.patience = self.expected.patience.saturating_sub(bytes);
+            if self.expected.patience == 0 {
+                self.expected = Expected::default();
+            }
+        }
     }
 
     fn array(
@@ -288,6 +285,7 @@ impl RequestParser {
             mem::swap(&mut self.found, &mut args.slots);
             args.len = args.slots.len();
         }
+        let base = self.gathered.as_ref().map_or(0, |gathered| gathered.base());
         let mut rest = input.get(self.at..).unwrap_or_default();
         let mut arguments = self.arguments;
         if arguments == 0 {
@@ -311,10 +309,15 @@ impl RequestParser {
                     length
                 }
             };
+            if length >= limits.large_bytes {
+                let start = input.len() - rest.len();
+                let large = LargeArgument { start, len: length, arguments: arguments - 1 };
+                return Ok(Parsed::Large(large));
+            }
             let Some(after) = rest.get(length + LINE_END..) else {
                 return Ok(self.pause(input, rest, (arguments, Some(length)), args));
             };
-            let start = input.len() - rest.len();
+            let start = base + input.len() - rest.len();
             args.push(ArgRange { start, end: start + length });
             rest = after;
             arguments -= 1;

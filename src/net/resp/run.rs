@@ -24,6 +24,7 @@ pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
     // What other work on this thread has seen does not concern this connection.
     caller.slot().take_seen();
     caller.session.flow.missing = 0;
+    caller.session.parser.hear(input.len());
     while caller.session.may_run()
         && caller.output.len() <= OUTPUT_PAUSE
         && !caller.turn.alone.is_over()
@@ -42,6 +43,13 @@ pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
 
 /// Runs the next commands that can run together, or one that cannot.
 fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
+    if let Some(gathered) = caller.session.parser.gathered()
+        && gathered.missing() > 0
+    {
+        let taken = gathered.fill_from(input);
+        caller.session.flow.missing = gathered.missing();
+        return taken;
+    }
     let limits = request_limits(caller.session, &caller.limits);
     let mut batch = CommandBatch::default();
     let stop = batch.take(caller.engine(), caller.session, input, args, &limits);
@@ -56,8 +64,18 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
         Stop::Alone { end } => {
             run_alone(caller, args, input);
             // A command that must be retried has not been run.
-            let again = matches!(caller.session.flow.state, State::Deferred | State::Again);
-            if again { 0 } else { end }
+            if matches!(caller.session.flow.state, State::Deferred | State::Again) {
+                caller.session.parser.put_back(args);
+                return 0;
+            }
+            args.forget_gathered();
+            end
+        }
+        Stop::Large(large) => {
+            let (parser, announced) = (&mut caller.session.parser, &caller.worker.shared.announced);
+            let taken = parser.gather(input, large, args, announced);
+            caller.session.flow.missing = parser.gathered().map_or(0, |it| it.missing());
+            taken
         }
         Stop::Empty { end } => {
             // CLIENT REPLY SKIP counts it as a command.
@@ -95,9 +113,15 @@ fn run_together(caller: &mut PortCaller<'_>, batch: &CommandBatch<'_>) -> usize 
 /// Runs one command by itself. It may take any time, so it is timed.
 fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
     let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
-    let list = Args::new(&list);
+    let list = match args.gathered() {
+        None => Args::new(&list),
+        Some(gathered) => {
+            count_large(caller, gathered.counts());
+            Args::with_keeper(&list, gathered)
+        }
+    };
     caller.session.begin_command();
-    let (said, began) = (caller.output.len(), caller.turn.alone.command_begins());
+    let (said, began) = (caller.output.end(), caller.turn.alone.command_begins());
     caller.said = said;
     run_command(caller, &list);
     say_exec_replies(caller);
@@ -109,4 +133,12 @@ fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
         caller.output.truncate(said);
     }
     count(&caller.worker.counts().commands, 1);
+}
+
+/// Counts large arguments, and their bytes that were copied.
+#[cold]
+fn count_large(caller: &PortCaller<'_>, (arguments, copied): (u64, u64)) {
+    let counts = caller.worker.counts();
+    count(&counts.large_received, arguments);
+    count(&counts.large_received_copied, copied);
 }

@@ -13,6 +13,7 @@ use crate::command::Args;
 use crate::engine::{DEFAULT_USER, Engine, Gates, User, Users};
 use crate::net::client::Client;
 use crate::net::flow::{Flow, State};
+use crate::net::transport::Output;
 
 /// The state of a connection apart from its bytes.
 pub struct Session {
@@ -187,7 +188,7 @@ impl Session {
 
     /// A reply at the end of `output`.
     #[inline]
-    pub fn reply<'o>(&self, output: &'o mut Vec<u8>) -> RespReply<'o> {
+    pub fn reply<'o>(&self, output: &'o mut Output) -> RespReply<'o> {
         RespReply::new(output, self.resp3).up_to(self.flow.most_output)
     }
 

@@ -4,10 +4,12 @@ use std::os::fd::OwnedFd;
 
 use super::backlog::Backlog;
 use super::driver::{Driver, Received, Sent};
+use super::large::LargeInput;
 use super::outgoing::{Outbox, Outgoing};
 use super::tls::{TlsStream, names};
 use super::wire::{Io, Wire};
 use crate::engine::CertificateName;
+use crate::limits::LARGE_PIECE_BYTES;
 
 /// A socket, the bytes that have come and not run, and those to be sent.
 pub struct Channel {
@@ -41,7 +43,8 @@ impl Channel {
         }
     }
 
-    /// Receives once into the free capacity of `into`; returns how many bytes.
+    /// Receives once into the free capacity of `into`, without TLS at most `most` bytes;
+    /// returns how many.
     ///
     /// # Errors
     /// [`Ended`] if no more will come.
@@ -50,17 +53,31 @@ impl Channel {
         &mut self,
         io: &mut Io<D>,
         into: &mut Vec<u8>,
+        most: usize,
     ) -> Result<usize, Ended> {
-        let received = self.wire.receive(io, &self.socket, into);
+        let received = self.wire.receive(io, &self.socket, into, most);
         self.note(received)
     }
 
-    /// The same into [`Channel::unread`].
+    /// Receives a part of a large input. There must be no TLS.
+    ///
+    /// # Errors
+    /// [`Ended`] if no more will come.
+    pub fn receive_large<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        large: &mut LargeInput,
+    ) -> Result<usize, Ended> {
+        let most = large.missing().min(LARGE_PIECE_BYTES);
+        self.receive(io, large.room(), most)
+    }
+
+    /// [`Channel::receive`] into [`Channel::unread`].
     ///
     /// # Errors
     /// [`Ended`] if no more will come.
     pub fn receive_more<D: Driver>(&mut self, io: &mut Io<D>) -> Result<usize, Ended> {
-        let received = self.wire.receive(io, &self.socket, self.unread.buffer());
+        let received = self.wire.receive(io, &self.socket, self.unread.buffer(), usize::MAX);
         self.note(received)
     }
 
@@ -86,7 +103,7 @@ impl Channel {
         if !wire.is_flushed() && wire.send(io, socket, &[]) == Sent::Broken {
             return Sent::Broken;
         }
-        self.outgoing.send(outbox, |bytes| wire.send(io, socket, bytes))
+        self.outgoing.send(outbox, |pieces| wire.send(io, socket, pieces))
     }
 
     /// Its TLS session, if it has one.

@@ -10,15 +10,19 @@
 mod backlog;
 mod channel;
 mod driver;
+mod large;
 mod listen;
 mod outgoing;
+mod output;
 mod tls;
 mod wire;
 
 pub use channel::{Channel, Ended};
 pub use driver::{Driver, Epoll, Happened, Sent};
+pub use large::{Announced, LargeInput};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
 pub use outgoing::{LogWait, Outbox};
+pub use output::Output;
 pub use tls::{TlsServer, TlsStream, tls_server};
 pub use wire::{Io, Wire};
 

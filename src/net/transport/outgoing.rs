@@ -4,20 +4,25 @@
 //! all have been served: so a client is woken once for many replies, and not in between. A reply
 //! that cannot be sent, or must wait for the log (`held.rs`), stays with its connection.
 
+use std::collections::VecDeque;
 use std::mem::take;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
+
 use super::Key;
 use super::backlog::Backlog;
 use super::driver::Sent;
-use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN};
+use super::output::{Output, Piece};
+use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN, SENT_TOGETHER};
+use crate::store::SharedValue;
 
 /// What a worker's connections say in this turn.
 #[derive(Default)]
 pub struct Outbox {
-    /// The bytes of one connection after another.
-    pub bytes: Vec<u8>,
+    /// The words of one connection after another.
+    pub said: Output,
     /// The connections, in that order. One may stand here twice: its bytes of this turn may have
     /// been moved or sent before it said more.
     pub keys: Vec<Key>,
@@ -26,16 +31,13 @@ pub struct Outbox {
 impl Outbox {
     /// Whether it must be sent before the end of the turn.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() > OUTPUT_PER_TURN
+        self.said.bytes.len() > OUTPUT_PER_TURN
     }
 
     /// Empties it after all has been sent. After a very large reply the memory is freed.
     pub fn clear(&mut self) {
         self.keys.clear();
-        self.bytes.clear();
-        if self.bytes.capacity() > OUTPUT_KEPT {
-            self.bytes = Vec::new();
-        }
+        self.said.clear(OUTPUT_KEPT);
     }
 }
 
@@ -47,11 +49,30 @@ pub struct LogWait {
     pub since: Instant,
 }
 
+/// A large value of an earlier turn.
+struct UnsentValue {
+    /// The bytes before it.
+    before: Backlog,
+    value: SharedValue,
+    /// How much of the value has been sent.
+    sent: usize,
+}
+
+impl UnsentValue {
+    fn rest(&self) -> &[u8] {
+        &self.value.bytes()[self.sent..]
+    }
+}
+
 /// What a connection has to say.
 #[derive(Default)]
 pub struct Outgoing {
-    /// What it has said in earlier turns.
+    /// What it has said in earlier turns, behind the last large value there.
     unsent: Backlog,
+    /// Those values, and what was said before them.
+    large: VecDeque<UnsentValue>,
+    /// How many bytes `large` has to send.
+    large_bytes: usize,
     /// What it says in this turn: a range of the outbox.
     said: Range<usize>,
     /// Nothing is sent while it waits for the log.
@@ -70,18 +91,19 @@ impl Outgoing {
     /// Whether there is nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.said.is_empty() && self.unsent.is_empty()
+        self.said.is_empty() && self.unsent() == 0
     }
 
     /// How many bytes of earlier turns have not been sent.
     #[inline]
     pub fn unsent(&self) -> usize {
-        self.unsent.len()
+        self.unsent.len() + self.large_bytes
     }
 
-    /// The memory that those take.
+    /// The memory that those take. Large values are not counted: others may have them too.
     pub fn capacity(&self) -> usize {
-        self.unsent.capacity()
+        let before: usize = self.large.iter().map(|large| large.before.capacity()).sum();
+        self.unsent.capacity() + before
     }
 
     /// Says what is in this range of the outbox.
@@ -95,38 +117,102 @@ impl Outgoing {
         outbox.keys.push(key);
     }
 
-    /// Says bytes that come from elsewhere.
-    pub fn say_more(&mut self, bytes: Vec<u8>, outbox: &Outbox) {
+    /// Says something that comes from elsewhere.
+    pub fn say_more(&mut self, more: Output, outbox: &Outbox) {
         self.claim(outbox);
-        self.unsent.append(bytes);
+        if more.has_large() {
+            self.keep(&more, 0..more.end(), 0);
+        } else {
+            self.unsent.append(more.bytes);
+        }
     }
 
     /// Says nothing but this: nothing of what it has said before is sent.
     pub fn say_only(&mut self, bytes: Vec<u8>) {
         (self.unsent, self.said) = (Backlog::of(bytes, 0), 0..0);
+        (self.large, self.large_bytes) = (VecDeque::new(), 0);
     }
 
     /// Moves what it has said in this turn out of the outbox, before what follows.
     #[inline]
     fn claim(&mut self, outbox: &Outbox) {
         if !self.said.is_empty() {
-            self.unsent.add(&outbox.bytes[take(&mut self.said)]);
+            let said = take(&mut self.said);
+            self.keep(&outbox.said, said, 0);
         }
+    }
+
+    /// Keeps what was said there, but for the first `sent` bytes of it.
+    fn keep(&mut self, output: &Output, said: Range<usize>, mut sent: usize) {
+        for piece in output.pieces(said) {
+            let rest = piece.bytes().get(sent..).unwrap_or_default();
+            let sent_of_it = sent.min(piece.bytes().len());
+            sent -= sent_of_it;
+            match piece {
+                Piece::Bytes(_) => self.unsent.add(rest),
+                Piece::Large(value) if !rest.is_empty() => {
+                    let before = take(&mut self.unsent);
+                    self.large_bytes += before.len() + rest.len();
+                    let value = value.clone();
+                    self.large.push_back(UnsentValue { before, value, sent: sent_of_it });
+                }
+                Piece::Large(_) => {}
+            }
+        }
+    }
+
+    /// So many bytes of earlier turns have been sent.
+    fn use_up(&mut self, mut sent: usize) {
+        while let Some(first) = self.large.front_mut().filter(|_| sent > 0) {
+            let before = sent.min(first.before.len());
+            first.before.use_up(before);
+            let of_value = (sent - before).min(first.rest().len());
+            first.sent += of_value;
+            if first.rest().is_empty() {
+                self.large.pop_front();
+            }
+            sent -= before + of_value;
+            self.large_bytes -= before + of_value;
+        }
+        if sent > 0 {
+            self.unsent.use_up(sent);
+        }
+    }
+
+    /// What it has said in earlier turns, piece by piece.
+    fn unsent_pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let large = self.large.iter().flat_map(|large| [large.before.bytes(), large.rest()]);
+        large.chain([self.unsent.bytes()])
     }
 
     /// Takes the whole outbox if its last bytes, which are this connection's, are very many: all
     /// others have been sent already, so what is left of these need not be copied.
     pub fn take_over(&mut self, outbox: &mut Outbox) {
-        let is_last = self.said.end == outbox.bytes.len();
-        if is_last && self.said.len() > OUTPUT_KEPT && self.unsent.is_empty() {
-            self.unsent = Backlog::of(take(&mut outbox.bytes), take(&mut self.said).start);
+        let is_last = self.said.end == outbox.said.end() && !outbox.said.has_large();
+        if is_last && self.said.len() > OUTPUT_KEPT && self.unsent() == 0 {
+            let bytes = take(&mut outbox.said.bytes);
+            self.unsent = Backlog::of(bytes, take(&mut self.said).start);
         }
     }
 
-    /// Sends with `send` as much as may be sent, and keeps the rest. Returns how much was sent.
+    /// Sends with `send`, which gets pieces that follow each other, as much as may be sent, and
+    /// keeps the rest. Returns how much was sent.
     #[inline]
-    pub fn send(&mut self, outbox: &Outbox, send: impl FnOnce(&[u8]) -> Sent) -> Sent {
-        let said = &outbox.bytes[take(&mut self.said)];
+    pub fn send(&mut self, outbox: &Outbox, mut send: impl FnMut(&[&[u8]]) -> Sent) -> Sent {
+        let said = take(&mut self.said);
+        let sent = if outbox.said.has_large() || !self.large.is_empty() {
+            self.send_large(&outbox.said, said, &mut send)
+        } else {
+            self.send_bytes(&outbox.said.bytes[said], &mut send)
+        };
+        if self.unsent() == 0 {
+            self.over_soft_limit = None;
+        }
+        sent
+    }
+
+    #[inline]
+    fn send_bytes(&mut self, said: &[u8], send: &mut impl FnMut(&[&[u8]]) -> Sent) -> Sent {
         let is_first = self.unsent.is_empty();
         if self.is_held() || !is_first {
             self.unsent.add(said);
@@ -135,22 +221,64 @@ impl Outgoing {
         if self.is_held() || bytes.is_empty() {
             return Sent::Bytes(0);
         }
-        let Sent::Bytes(sent) = send(bytes) else { return Sent::Broken };
+        let Sent::Bytes(sent) = send(&[bytes]) else { return Sent::Broken };
         if is_first {
             self.unsent.add(&said[sent..]);
         } else {
             self.unsent.use_up(sent);
         }
-        if self.unsent.is_empty() {
-            self.over_soft_limit = None;
-        }
         Sent::Bytes(sent)
+    }
+
+    /// [`Outgoing::send`] if there are large values.
+    #[inline(never)]
+    fn send_large(
+        &mut self,
+        output: &Output,
+        mut said: Range<usize>,
+        send: &mut impl FnMut(&[&[u8]]) -> Sent,
+    ) -> Sent {
+        if self.is_held() {
+            self.keep(output, said, 0);
+            return Sent::Bytes(0);
+        }
+        let mut sent = 0;
+        loop {
+            let (all, now) = self.send_pieces(output, said.clone(), send);
+            let Sent::Bytes(now) = now else { return Sent::Broken };
+            let earlier = now.min(self.unsent());
+            self.use_up(earlier);
+            self.keep(output, take(&mut said), now - earlier);
+            sent += now;
+            if now < all || self.unsent() == 0 {
+                return Sent::Bytes(sent);
+            }
+        }
+    }
+
+    /// Sends as many pieces as are sent together. Returns how many bytes they had, and what became
+    /// of these.
+    fn send_pieces(
+        &self,
+        output: &Output,
+        said: Range<usize>,
+        send: &mut impl FnMut(&[&[u8]]) -> Sent,
+    ) -> (usize, Sent) {
+        let said: ArrayVec<Piece<'_>, SENT_TOGETHER> =
+            output.pieces(said).take(SENT_TOGETHER).collect();
+        let pieces = self.unsent_pieces().chain(said.iter().map(Piece::bytes));
+        let pieces = pieces.filter(|piece| !piece.is_empty());
+        let pieces: ArrayVec<&[u8], SENT_TOGETHER> = pieces.take(SENT_TOGETHER).collect();
+        if pieces.is_empty() {
+            return (0, Sent::Bytes(0));
+        }
+        (pieces.iter().map(|piece| piece.len()).sum(), send(&pieces))
     }
 
     /// Whether more waits than may: more than `hard` bytes. Notes since when it is more than
     /// `soft`; 0 for no such limit.
     pub fn is_over(&mut self, hard: usize, soft: usize, now: Instant) -> bool {
-        let unsent = self.unsent.len();
+        let unsent = self.unsent();
         if soft > 0 && unsent > soft {
             self.over_soft_limit.get_or_insert(now);
         } else {
@@ -170,17 +298,19 @@ mod tests {
     use super::*;
 
     fn say(outgoing: &mut Outgoing, outbox: &mut Outbox, text: &[u8]) {
-        let start = outbox.bytes.len();
-        outbox.bytes.extend_from_slice(text);
-        outgoing.say(Key::default(), start..outbox.bytes.len(), outbox);
+        let start = outbox.said.end();
+        outbox.said.bytes.extend_from_slice(text);
+        outgoing.say(Key::default(), start..outbox.said.end(), outbox);
     }
 
     /// What is sent through a socket that has so much room.
     fn sent(outgoing: &mut Outgoing, outbox: &Outbox, room: usize) -> Vec<u8> {
         let mut got = Vec::new();
-        outgoing.send(outbox, |bytes| {
-            got.extend_from_slice(&bytes[..room.min(bytes.len())]);
-            Sent::Bytes(got.len())
+        outgoing.send(outbox, |pieces| {
+            let before = got.len();
+            let bytes = pieces.iter().flat_map(|piece| piece.iter());
+            got.extend(bytes.take(room.saturating_sub(before)));
+            Sent::Bytes(got.len() - before)
         });
         got
     }
@@ -193,7 +323,7 @@ mod tests {
         say(&mut outgoing, &mut outbox, b"cd");
         assert_eq!(sent(&mut outgoing, &outbox, 3), b"abc");
         assert_eq!(outgoing.unsent(), 1);
-        outgoing.say_more(b"ef".to_vec(), &outbox);
+        outgoing.say_more(b"ef".to_vec().into(), &outbox);
         say(&mut outgoing, &mut outbox, b"gh");
         outgoing.take_over(&mut outbox);
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"defgh");
@@ -206,9 +336,57 @@ mod tests {
         say(&mut Outgoing::default(), &mut outbox, b"another's");
         say(&mut outgoing, &mut outbox, &vec![b'x'; OUTPUT_KEPT + 1]);
         outgoing.take_over(&mut outbox);
-        assert!(outbox.bytes.is_empty());
+        assert!(outbox.said.is_empty());
         assert_eq!(sent(&mut outgoing, &outbox, OUTPUT_KEPT), vec![b'x'; OUTPUT_KEPT]);
         assert_eq!(outgoing.unsent(), 1);
+    }
+
+    /// Says a large value between two bytes.
+    fn say_large(outgoing: &mut Outgoing, outbox: &mut Outbox, value: &SharedValue) {
+        let start = outbox.said.end();
+        outbox.said.bytes.push(b'<');
+        outbox.said.add_large(value.clone());
+        outbox.said.bytes.push(b'>');
+        outgoing.say(Key::default(), start..outbox.said.end(), outbox);
+    }
+
+    #[test]
+    fn large_values_are_sent_from_where_they_are() {
+        for room in 1..=20 {
+            let value = SharedValue::new(b"LARGE".to_vec());
+            let (mut outgoing, mut outbox) = (Outgoing::default(), Outbox::default());
+            say_large(&mut Outgoing::default(), &mut outbox, &value);
+            say(&mut outgoing, &mut outbox, b"ab");
+            say_large(&mut outgoing, &mut outbox, &value);
+            let mut got = sent(&mut outgoing, &outbox, room);
+            outbox.clear();
+            say_large(&mut outgoing, &mut outbox, &value);
+            say(&mut outgoing, &mut outbox, b"cd");
+            let all = b"ab<LARGE><LARGE>cd";
+            while got.len() < all.len() {
+                let before = got.len();
+                got.extend(sent(&mut outgoing, &outbox, room));
+                assert!(got.len() > before, "{room}");
+                assert_eq!(outgoing.unsent(), all.len() - got.len(), "{room}");
+                outbox.clear();
+            }
+            assert_eq!((&got[..], outgoing.is_empty()), (&all[..], true), "{room}");
+        }
+    }
+
+    #[test]
+    fn large_values_wait_too() {
+        let (mut outgoing, mut outbox) = (Outgoing::default(), Outbox::default());
+        let value = SharedValue::new(b"LARGE".to_vec());
+        outgoing.wait = Some(LogWait { position: 1, since: Instant::now() });
+        (0..SENT_TOGETHER).for_each(|_| say_large(&mut outgoing, &mut outbox, &value));
+        assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"");
+        outbox.clear();
+        outgoing.wait = None;
+        assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"<LARGE>".repeat(SENT_TOGETHER));
+        say_large(&mut outgoing, &mut outbox, &value);
+        outgoing.say_only(b"c".to_vec());
+        assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"c");
     }
 
     #[test]

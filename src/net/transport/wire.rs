@@ -32,26 +32,29 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Receives once and appends to `into`; without TLS as much as it has room for.
+    /// Receives once and appends to `into`; without TLS at most `most` bytes, for which `into` has
+    /// room.
     #[inline]
     pub fn receive<D: Driver>(
         &mut self,
         io: &mut Io<D>,
         socket: &OwnedFd,
         into: &mut Vec<u8>,
+        most: usize,
     ) -> Received {
         match self {
-            Wire::Plain => io.driver.receive(socket, into),
+            Wire::Plain => io.driver.receive(socket, into, most),
             Wire::Tls(tls) => receive_records(tls, io, socket, into),
         }
     }
 
-    /// Sends as many of these bytes as there is room for.
+    /// Sends as many bytes of these pieces, which follow each other, as there is room for.
     #[inline]
-    pub fn send<D: Driver>(&mut self, io: &mut Io<D>, socket: &OwnedFd, bytes: &[u8]) -> Sent {
-        match self {
-            Wire::Plain => io.driver.send(socket, bytes),
-            Wire::Tls(tls) => send_records(tls, io, socket, bytes),
+    pub fn send<D: Driver>(&mut self, io: &mut Io<D>, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent {
+        match (self, pieces) {
+            (Wire::Plain, [bytes]) => io.driver.send(socket, bytes),
+            (Wire::Plain, pieces) => io.driver.send_pieces(socket, pieces),
+            (Wire::Tls(tls), pieces) => send_records(tls, io, socket, pieces),
         }
     }
 
@@ -78,7 +81,7 @@ fn receive_records<D: Driver>(
     records.clear();
     tls.begin(records);
     records.reserve(READ_BYTES);
-    let (received, before) = (io.driver.receive(socket, records), into.len());
+    let (received, before) = (io.driver.receive(socket, records, usize::MAX), into.len());
     if received == Received::End {
         tls.keep(records);
         return received;
@@ -95,25 +98,53 @@ fn send_records<D: Driver>(
     tls: &mut TlsStream,
     io: &mut Io<D>,
     socket: &OwnedFd,
-    mut bytes: &[u8],
+    pieces: &[&[u8]],
 ) -> Sent {
-    let all = bytes.len();
+    let mut pieces = PieceReader { rest: pieces.iter(), first: &[], taken: 0 };
     while flush(tls, io, socket) != Sent::Broken {
-        if bytes.is_empty() || !tls.sealed.is_empty() || tls.is_in_handshake() {
-            return Sent::Bytes(all - bytes.len());
+        if !tls.sealed.is_empty() || tls.is_in_handshake() {
+            return Sent::Bytes(pieces.taken);
         }
-        let (now, later) = bytes.split_at(bytes.len().min(TLS_SEALED_AT_ONCE));
-        let sealed = tls.seal(now, &mut io.sealed);
+        let (mut sealed, mut room) = (0, TLS_SEALED_AT_ONCE);
+        while let Some(text) = pieces.next(room) {
+            match tls.seal(text, &mut io.sealed, sealed) {
+                0 => return Sent::Broken,
+                bytes => sealed += bytes,
+            }
+            room -= text.len();
+        }
         if sealed == 0 {
-            break;
+            return Sent::Bytes(pieces.taken);
         }
         match io.driver.send(socket, &io.sealed[..sealed]) {
             Sent::Broken => break,
             Sent::Bytes(sent) => tls.sealed.add(&io.sealed[sent..sealed]),
         }
-        bytes = later;
     }
     Sent::Broken
+}
+
+/// Pieces that are taken a part at a time.
+struct PieceReader<'a> {
+    /// The rest of the current one.
+    first: &'a [u8],
+    /// The others.
+    rest: std::slice::Iter<'a, &'a [u8]>,
+    /// How many bytes have been taken.
+    taken: usize,
+}
+
+impl<'a> PieceReader<'a> {
+    /// The next bytes, at most so many, if there are any.
+    fn next(&mut self, most: usize) -> Option<&'a [u8]> {
+        while self.first.is_empty() {
+            self.first = self.rest.next()?;
+        }
+        let (now, later) = self.first.split_at(self.first.len().min(most));
+        self.first = later;
+        self.taken += now.len();
+        (!now.is_empty()).then_some(now)
+    }
 }
 
 /// Sends the records that have not been sent.

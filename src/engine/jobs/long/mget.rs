@@ -340,7 +340,7 @@ impl UnwrittenReply {
         }
         while let Some(value) = self.values.pop_front() {
             match value {
-                Some(value) => reply.bulk(value.bytes()),
+                Some(value) => reply.shared(&value),
                 None => reply.null(),
             }
             if slice.spent() {

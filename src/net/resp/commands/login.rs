@@ -9,6 +9,7 @@ use crate::net::flow::State;
 use crate::net::resp::caller::PortCaller;
 use crate::net::resp::main_task::ask_main;
 use crate::net::resp::session::{BUSY, INVALID_NAME, Session, is_valid_name};
+use crate::net::transport::Output;
 
 /// `SELECT index`.
 pub(super) fn select(caller: &mut PortCaller<'_>, args: &Args<'_>) {
@@ -35,7 +36,7 @@ fn log_in(
     caller: &mut PortCaller<'_>,
     name: &[u8],
     password: &[u8],
-    then: impl FnOnce(&mut Session, &mut Vec<u8>) + Send + 'static,
+    then: impl FnOnce(&mut Session, &mut Output) + Send + 'static,
 ) {
     let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
     let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
@@ -52,7 +53,7 @@ fn log_in(
             engine.note_refusal(|| Refusal::of_login(&name));
             shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
         }
-        Box::new(move |session: &mut Session, output: &mut Vec<u8>| match user {
+        Box::new(move |session: &mut Session, output: &mut Output| match user {
             Some(user) => {
                 session.log_in(user, epoch);
                 then(session, output);
@@ -80,7 +81,7 @@ pub fn log_in_by_certificate(caller: &mut PortCaller<'_>, names: Vec<Box<[u8]>>)
             engine.note_refusal(|| Refusal::of_certificate(names.first().map_or(b"", |name| name)));
             shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
         }
-        Box::new(move |session: &mut Session, _: &mut Vec<u8>| {
+        Box::new(move |session: &mut Session, _: &mut Output| {
             if let Some(user) = user {
                 session.log_in(user, epoch);
             }
@@ -97,7 +98,7 @@ pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let HelloOptions { resp3, name, wrong, .. } = options;
     let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
     let engine = Arc::clone(&caller.worker.shared.engine);
-    let answer = move |session: &mut Session, output: &mut Vec<u8>| {
+    let answer = move |session: &mut Session, output: &mut Output| {
         if let Some(name) = name {
             session.flow.client.names.lock().name = name;
         }
@@ -200,7 +201,7 @@ impl<'a> HelloOptions<'a> {
     }
 }
 
-fn greet(engine: &Engine, session: &Session, output: &mut Vec<u8>) {
+fn greet(engine: &Engine, session: &Session, output: &mut Output) {
     let mut reply = session.reply(output);
     reply.map(7);
     reply.bulk(b"server");

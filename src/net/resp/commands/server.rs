@@ -16,6 +16,7 @@ use crate::net::resp::caller::PortCaller;
 use crate::net::resp::main_task::ask_main;
 use crate::net::resp::session::{BUSY, NO_AUTH, Session};
 use crate::net::shared::Shared;
+use crate::net::transport::Output;
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.
@@ -124,7 +125,7 @@ pub fn not_here(caller: &mut PortCaller<'_>, args: &Args<'_>, is_subcommand: boo
     let name = full_name(args);
     let known = caller.worker.shared.host_commands.get().map(|known| known.get(&name).copied());
     let about = name.clone();
-    let answer = move |there: Option<HostCommand>, session: &Session, output: &mut Vec<u8>| {
+    let answer = move |there: Option<HostCommand>, session: &Session, output: &mut Output| {
         let mut reply = session.reply(output);
         match there {
             Some(_) if session.user.is_none() => reply.error(NO_AUTH),

@@ -26,6 +26,7 @@ use crate::net::resp::main_task::{ask_main, have_main_write};
 use crate::net::resp::session::{BUSY, Session};
 use crate::net::resp::transaction::{ExecReplies, ExecReply, Transaction};
 use crate::net::shared::{Answer, PortCounts, count};
+use crate::net::transport::Output;
 
 /// The result of a try.
 enum Tried {
@@ -236,7 +237,7 @@ fn begin_exec_replies(
     session: &mut Session,
     transaction: Box<Transaction>,
     said: Vec<ExecReply>,
-    output: &mut Vec<u8>,
+    output: &mut Output,
 ) {
     if said.iter().any(ExecReply::is_cut) && !session.is_muted() {
         count(&counts.closed_for_limits, 1);

@@ -11,6 +11,7 @@ use crate::net::resp::caller::PortCaller;
 use crate::net::resp::main_task::ask_main_later;
 use crate::net::resp::session::{BUSY, Session};
 use crate::net::shared::PortMessage;
+use crate::net::transport::Output;
 use crate::store::UnixMs;
 
 /// `WAIT numreplicas timeout`, or `WAITAOF numlocal numreplicas timeout`. In EXEC they do not
@@ -39,7 +40,7 @@ pub fn wait(caller: &mut PortCaller<'_>, which: PortCommand, args: &Args<'_>, bl
     let gone = Arc::clone(&session.flow.client.gone);
     ask_main_later(caller, move |locked, _, host, waiting| {
         let answer = move |answer: Answered| {
-            let tell = move |session: &mut Session, output: &mut Vec<u8>| {
+            let tell = move |session: &mut Session, output: &mut Output| {
                 tell(session, position, answer, output)
             };
             waiting.ends(move |key| PortMessage::Answer(key, 0, Box::new(tell)));
@@ -104,7 +105,7 @@ fn end(timeout: &[u8], now: UnixMs) -> Result<Option<Instant>, Error> {
     Ok(Instant::now().checked_add(Duration::from_millis(timeout_ms)))
 }
 
-fn tell(session: &mut Session, position: u64, answer: Answered, output: &mut Vec<u8>) {
+fn tell(session: &mut Session, position: u64, answer: Answered, output: &mut Output) {
     match answer {
         Ok(Waited::Counted { replicas, offset }) => {
             // In EXEC, what EXEC wrote before it has come after.

@@ -1,13 +1,15 @@
 use super::super::Head;
 use super::*;
 
-const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
-const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
+const ANYBODY: RequestLimits =
+    RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true, large_bytes: usize::MAX };
+const STRANGER: RequestLimits = RequestLimits { authenticated: false, ..ANYBODY };
 
 /// Parses with a list that has had longer commands, as plain commands need it.
 fn first(input: &[u8], limits: &RequestLimits) -> Result<(Parsed, Vec<Vec<u8>>), String> {
     let slots = vec![ArgRange { start: 0, end: 0 }; 200];
-    let mut args = ArgList { slots, ..ArgList::default() };
+    let mut args = ArgList::default();
+    args.slots = slots;
     let parsed = RequestParser::default().next(input, &mut args, limits);
     let parsed = parsed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
     Ok((parsed, args.iter(input).map(<[u8]>::to_vec).collect()))
@@ -40,7 +42,7 @@ fn arrays_of_strings() {
 /// Every byte of some plain commands is made every other one.
 #[test]
 fn plain_commands_are_no_others() {
-    let nothing_plain = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
+    let nothing_plain = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, ..ANYBODY };
     for (count, len) in [(2, 0), (2, 9), (2, 10), (3, 99), (10, 16), (12, 100), (2, 999), (2, 1000)]
     {
         let argument = format!("${len}\r\n{}\r\n", "x".repeat(len));
@@ -96,7 +98,7 @@ fn known_commands_are_no_others() {
 fn only_plain_commands_are_known() {
     let get = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
     assert!(known(get, &ANYBODY, get).is_some());
-    let narrow = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
+    let narrow = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, ..ANYBODY };
     assert_eq!(known(get, &narrow, get), None);
     assert_eq!(known(get, &STRANGER, get), None);
     for other in [&b"GET aaaaaaaaaaaaaaaaaa\r\n"[..], b"*2\r\n$7\r\nGETINFO\r\n$1\r\na\r\n"] {

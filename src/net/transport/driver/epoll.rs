@@ -1,21 +1,22 @@
 //! epoll, edge-triggered: it reports each descriptor once, and again only when something is new. So
 //! no system call is needed between two events.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
+use arrayvec::ArrayVec;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
 use super::{Driver, Happened, Mark, Received, Sent};
+use crate::limits::SENT_TOGETHER;
 
 /// Events taken at once.
 const EVENTS: usize = 256;
@@ -91,6 +92,15 @@ impl Epoll {
     }
 }
 
+#[inline]
+fn sent(result: Result<usize, Errno>) -> Sent {
+    match result {
+        Ok(sent) => Sent::Bytes(sent),
+        Err(Errno::AGAIN | Errno::INTR) => Sent::Bytes(0),
+        Err(_) => Sent::Broken,
+    }
+}
+
 impl Driver for Epoll {
     const NAME: &'static str = "epoll";
 
@@ -117,16 +127,19 @@ impl Driver for Epoll {
     }
 
     #[inline]
-    fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>) -> Received {
-        let room = into.capacity() - into.len();
-        let (before, flags) = (into.len(), RecvFlags::empty());
-        match rustix::net::recv(socket, spare_capacity(into), flags) {
-            Ok(_) => match into.len() - before {
-                0 => Received::End,
+    fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>, most: usize) -> Received {
+        let room = most.min(into.capacity() - into.len());
+        let place = &mut into.spare_capacity_mut()[..room];
+        let received = rustix::net::recv(socket, place, RecvFlags::empty());
+        match received.map(|(_, bytes)| room.min(bytes)) {
+            Ok(0) => Received::End,
+            Ok(some) => {
+                // SAFETY: the system has written so many bytes behind those that were there, and
+                // they fit in the capacity.
+                unsafe { into.set_len(into.len() + some) };
                 // Less than asked for means nothing is left; an edge reports what comes later.
-                some if some < room => Received::All(some),
-                some => Received::More(some),
-            },
+                if some < room { Received::All(some) } else { Received::More(some) }
+            }
             Err(Errno::AGAIN) => Received::All(0),
             Err(Errno::INTR) => Received::More(0),
             Err(_) => Received::End,
@@ -135,10 +148,13 @@ impl Driver for Epoll {
 
     #[inline]
     fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Sent {
-        match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
-            Ok(sent) => Sent::Bytes(sent),
-            Err(Errno::AGAIN | Errno::INTR) => Sent::Bytes(0),
-            Err(_) => Sent::Broken,
-        }
+        sent(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+    }
+
+    fn send_pieces(&mut self, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent {
+        let slices: ArrayVec<IoSlice<'_>, SENT_TOGETHER> =
+            pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut nothing = SendAncillaryBuffer::default();
+        sent(rustix::net::sendmsg(socket, &slices, &mut nothing, SendFlags::NOSIGNAL))
     }
 }

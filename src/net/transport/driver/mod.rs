@@ -9,6 +9,9 @@ use std::time::Duration;
 
 pub use epoll::Epoll;
 
+#[cfg(doc)]
+use crate::limits::SENT_TOGETHER;
+
 /// Marks a descriptor among the events. A removed descriptor reports no more events.
 pub type Mark = u64;
 
@@ -69,9 +72,12 @@ pub trait Driver {
     /// of more than a few hundredths of a second need not be exact.
     fn wait(&mut self, at_most: Duration, happened: &mut Vec<Happened>);
 
-    /// Receives into the free capacity of `into`, after what it holds.
-    fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>) -> Received;
+    /// Receives at most `most` bytes into the free capacity of `into`, after what it holds.
+    fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>, most: usize) -> Received;
 
     /// Sends as many of these bytes as there is room for.
     fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Sent;
+
+    /// The same of pieces that follow each other, at most [`SENT_TOGETHER`] of them.
+    fn send_pieces(&mut self, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent;
 }

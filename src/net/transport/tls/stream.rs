@@ -151,22 +151,24 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Seals text in records at the start of `room`, which grows as necessary; returns their
-    /// length. 0 before the end of the handshake.
-    pub fn seal(&mut self, text: &[u8], room: &mut Vec<u8>) -> usize {
+    /// Seals text in records in `room` from `at` on, which grows as necessary; returns their length.
+    /// 0 before the end of the handshake.
+    pub fn seal(&mut self, text: &[u8], room: &mut Vec<u8>, at: usize) -> usize {
         if self.state == TlsState::Broken {
             return 0;
         }
         let state = self.session.process_tls_records(&mut self.partial).state;
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else { return 0 };
-        let most = text.len() + (text.len() / TEXT_BYTES + 1) * RECORD_BESIDE;
+        let most = at + text.len() + (text.len() / TEXT_BYTES + 1) * RECORD_BESIDE;
         if room.len() < most {
             room.resize(most, 0);
         }
         loop {
-            match traffic.encrypt(text, room) {
+            match traffic.encrypt(text, &mut room[at..]) {
                 Ok(bytes) => return bytes,
-                Err(EncryptError::InsufficientSize(size)) => room.resize(size.required_size, 0),
+                Err(EncryptError::InsufficientSize(size)) => {
+                    room.resize(at + size.required_size, 0);
+                }
                 Err(EncryptError::EncryptExhausted) => return 0,
             }
         }
