@@ -150,7 +150,8 @@ impl Wire {
         }
     }
 
-    /// Whether a read left something to be sent: a message of the handshake, and what waited for it.
+    /// Whether a read left something to be sent: a message of the handshake, and what waited for
+    /// it.
     #[inline]
     pub fn is_unsent(&self) -> bool {
         matches!(self, Wire::Tls(session) if session.tls.wants_write())
