@@ -5,6 +5,9 @@
 . "$(dirname "$0")/hosts.sh"
 setup redis
 if [ -z "${MIDI_VALKEY_SERVER:-}" ] && find_host valkey-9.1; then export MIDI_VALKEY_SERVER=$host_server; fi
+if [[ " ${BENCH_SERVERS:-}" != *" redis8="* ]] && find_host redis-8.6; then
+    export BENCH_SERVERS="redis8=$host_server ${BENCH_SERVERS:-}"
+fi
 setup_memcached
 have redis-benchmark || echo "redis-benchmark is missing: the load generator cannot be checked against it."
 cargo build --release --locked

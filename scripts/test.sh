@@ -6,6 +6,8 @@
 setup redis
 setup_python_client
 setup_memcached
+# A client of TLS like others, which makes files for it, too.
+have openssl || apt_install openssl || true
 # Tests mostly wait, so run more of them at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server.

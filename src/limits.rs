@@ -456,6 +456,9 @@ pub const UNAUTHENTICATED_OUTPUT_BYTES: usize = 1 << 10;
 pub const TLS_PARTIAL_BYTES: usize = 32 << 10;
 /// How much text is sealed before its records are sent: a socket's usual room.
 pub const TLS_SEALED_AT_ONCE: usize = 64 << 10;
+/// The most of tls-session-cache-size that counts: rustls takes the room for their names at once,
+/// 9 MiB for so many.
+pub const TLS_SESSIONS: usize = 1 << 16;
 
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;

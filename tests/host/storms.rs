@@ -327,7 +327,7 @@ fn set_and_get(client: &mut Client, random: &mut Random) {
 fn io_threads_of_the_host() {
     for mode in Mode::ALL {
         let server =
-            mode.builder().config("io-threads 3").config("io-threads-do-reads yes").start();
+            mode.builder().config("io-threads 2").config("io-threads-do-reads yes").start();
         at_once(8, |number| {
             let mut client = server.client();
             let mut random = Random::new(number as u64);

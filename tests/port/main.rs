@@ -21,6 +21,7 @@ mod session;
 mod settings;
 mod strangers;
 mod tls;
+mod tls_settings;
 mod transactions;
 mod unfinished;
 mod walks;

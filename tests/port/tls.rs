@@ -16,16 +16,16 @@ use rustls::{HandshakeKind, ProtocolVersion};
 use crate::common::certificates::{Authority, Certified, authority, config, files, trusting};
 use crate::common::{Builder, Client, HANG, Server, Value, Wire, skip, wait_until};
 
-fn started(arguments: &str) -> Server {
+pub fn started(arguments: &str) -> Server {
     Builder::new().load("threads 2").load(arguments).with_tls().start()
 }
 
-fn connect(server: &Server, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
+pub fn connect(server: &Server, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
     Wire::tls(server.tls_port(), config).map(Client::over)
 }
 
 /// Who the client with this certificate is, if it is let in.
-fn user_of(server: &Server, own: Option<&Certified>) -> std::io::Result<String> {
+pub fn user_of(server: &Server, own: Option<&Certified>) -> std::io::Result<String> {
     Ok(connect(server, &trusting(own))?.try_call(&["ACL", "WHOAMI"])?.text())
 }
 
@@ -34,7 +34,7 @@ fn alice() -> Certified {
 }
 
 /// Whether the host has settings of TLS; counts a skip if not.
-fn host_has_tls(server: &Server) -> bool {
+pub fn host_has_tls(server: &Server) -> bool {
     let has = !server.client().run("CONFIG GET tls-cert-file").array().is_empty();
     if !has {
         skip("the host is built without TLS");
@@ -182,7 +182,7 @@ fn certificates_are_read_again() {
 }
 
 /// A server whose certificates are the host's settings.
-fn following() -> Server {
+pub fn following() -> Server {
     let server = Builder::new().load("threads 2").with_tls().start();
     let [cert, key, ca] = files(server.dir()).map(|path| path.display().to_string());
     let mut host = server.client();

@@ -92,6 +92,15 @@ pub struct Fill {
     pub how: How,
 }
 
+impl Fill {
+    /// With additional arguments for its load.
+    pub fn add(&mut self, args: &str) {
+        if let How::Each(load, _) = &mut self.how {
+            *load = load.clone().with(args);
+        }
+    }
+}
+
 /// A way to fill a server with data.
 pub enum How {
     /// A load that stores this many keys, each one once.
@@ -169,6 +178,8 @@ pub enum Work {
     Loads(Vec<Load>),
     /// The same, and the peak growth of the server's memory.
     Growth(Vec<Load>),
+    /// So many commands of a load, while a probe runs.
+    Beside(Load, u64, Load),
     /// One command and its duration, while a probe runs.
     Timed(String, Load),
     /// This many keys stored by a command, and the memory they take.
@@ -378,6 +389,9 @@ impl Bench {
                 let grown = peak_bytes(&server.pids())?.saturating_sub(before);
                 round.figures.insert(GROWTH.into(), grown as f64 / f64::from(1 << 20));
             }
+            Work::Beside(load, requests, probe) => {
+                self.counted(load, *requests, probe, server, so_far, round)?;
+            }
             Work::Timed(command, probe) => self.timed(command, probe, server, so_far, round)?,
             Work::Memory(command, keys) => {
                 let before = Usage::of(&server.pids())?;
@@ -467,6 +481,41 @@ impl Bench {
         Ok(())
     }
 
+    /// A load that runs until it is finished. It is connected, and does not measure yet.
+    fn probe(
+        &self,
+        probe: &Load,
+        server: &Server,
+        so_far: &Outcome,
+        round: &Round,
+    ) -> Result<Running> {
+        let ahead = Duration::from_millis(300);
+        let window = ["--until-eof".to_owned(), "--warmup".into(), ahead.as_secs_f64().to_string()];
+        let args = [window.to_vec(), rate_args(probe, so_far, round)?].concat();
+        let running = self.start(probe, server, &args)?;
+        std::thread::sleep(ahead);
+        Ok(running)
+    }
+
+    fn counted(
+        &self,
+        load: &Load,
+        requests: u64,
+        probe: &Load,
+        server: &Server,
+        so_far: &Outcome,
+        round: &mut Round,
+    ) -> Result<()> {
+        let probe_running = self.probe(probe, server, so_far, round)?;
+        let count = ["--requests".to_owned(), requests.to_string()];
+        let running = self.start(load, server, &count)?;
+        for (role, running) in [(load.role, running), (probe.role, probe_running)] {
+            round.commands.push(running.line.clone());
+            round.loads.insert(role.into(), running.finish().with_context(|| role)?);
+        }
+        Ok(())
+    }
+
     fn timed(
         &self,
         command: &str,
@@ -475,11 +524,7 @@ impl Bench {
         so_far: &Outcome,
         round: &mut Round,
     ) -> Result<()> {
-        let window = ["--until-eof", "--warmup", "0"].map(str::to_owned).to_vec();
-        let args = [window, rate_args(probe, so_far, round)?].concat();
-        let probe_running = self.start(probe, server, &args)?;
-        // The probe must be connected before the command starts.
-        std::thread::sleep(Duration::from_millis(300));
+        let probe_running = self.probe(probe, server, so_far, round)?;
         let before = Usage::of(&server.pids())?;
         let began = Instant::now();
         server.control()?.command(command)?;
@@ -534,6 +579,9 @@ impl Bench {
         let mut args = vec!["load".to_owned(), "--json".into()];
         for port in server.ports(load.door) {
             args.extend(["--server".into(), format!("127.0.0.1:{port}")]);
+        }
+        if server.spec.tls && load.door == Door::Port {
+            args.push("--tls".into());
         }
         if server.spec.kind == Kind::Memcached {
             args.extend(["--protocol".into(), "memcached".into()]);

@@ -106,6 +106,8 @@ pub enum Metric {
     Throughput,
     /// Microseconds of the server's CPU time per command.
     ServerCpu,
+    /// The part of it in user space, as exact as many ticks make it.
+    UserCpu,
     /// Microseconds of the load generator's CPU time per command.
     LoadCpu,
     /// Microseconds of the server's main thread for each write, where fsyncs are counted.
@@ -143,6 +145,7 @@ impl Round {
         match metric {
             Metric::Throughput => Some(load.ops_per_second),
             Metric::ServerCpu => (is_alone && load.server.cpu_ns > 0).then(|| load.server_cpu_us()),
+            Metric::UserCpu => (is_alone && load.server.cpu_ns > 0).then(|| load.server_user_us()),
             Metric::LoadCpu => {
                 (load.own_cpu_ns > 0 && load.operations > 0).then(|| load.own_cpu_us())
             }

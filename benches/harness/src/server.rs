@@ -81,7 +81,7 @@ pub enum Door {
 /// Placeholder in a server's arguments for a free port that it opens in addition to its own.
 pub const PORT: &str = "{port}";
 
-/// Placeholder for its directory in a server's variables.
+/// Placeholder for its directory in a server's arguments and variables.
 const DIR: &str = "{dir}";
 
 /// The file in a server's directory that gets a line for each of its fsyncs.
@@ -104,6 +104,8 @@ pub struct Spec {
     pub processes: usize,
     /// Where it runs.
     pub cores: Cores,
+    /// Whether the port for load has TLS.
+    pub tls: bool,
 }
 
 impl Spec {
@@ -117,6 +119,7 @@ impl Spec {
             env: Vec::new(),
             processes: 1,
             cores: Cores::Apart,
+            tls: false,
         }
     }
 
@@ -152,6 +155,13 @@ impl Spec {
     /// Whether its fsyncs are counted.
     pub fn counts_fsyncs(&self) -> bool {
         self.env.iter().any(|(name, _)| name == LOG)
+    }
+
+    /// With TLS on the port for load. Clients need no certificate.
+    pub fn over_tls(mut self) -> Spec {
+        self.tls = true;
+        self.with(&format!("--tls-cert-file {DIR}/{CERTIFICATE} --tls-key-file {DIR}/{KEY}"))
+            .with("--tls-auth-clients no")
     }
 
     /// As this many processes.
@@ -217,6 +227,11 @@ impl Catalogue {
         self.midi(name).with(&format!("port {PORT} threads {workers}"))
     }
 
+    /// The same with a TLS port of its own, which load goes to.
+    pub fn midi_tls_port(&self, name: &str, workers: usize) -> Spec {
+        self.midi(name).with(&format!("tls-port {PORT} threads {workers}")).over_tls()
+    }
+
     /// Stock redis-server.
     pub fn redis(&self) -> Spec {
         Spec::new("redis", &self.redis)
@@ -231,6 +246,11 @@ impl Catalogue {
             self.memcached.as_deref().map(|path| Spec::new("memcached", path).with("-t 1")),
         );
         peers
+    }
+
+    /// Those that are, or descend from, redis-server, stock redis-server first.
+    pub fn stock(&self) -> Vec<Spec> {
+        self.peers().into_iter().filter(|peer| peer.kind == Kind::Redis).collect()
     }
 
     /// The same, each in every configuration that may use two cores best.
@@ -304,6 +324,10 @@ impl Placement {
         all
     }
 }
+
+/// The files that [`Spec::over_tls`] needs, in a server's directory.
+const CERTIFICATE: &str = "server.crt";
+const KEY: &str = "server.key";
 
 /// Tells the library that counts fsyncs where to put them.
 const LOG: &str = "DISK_LOG";
@@ -382,7 +406,7 @@ impl Server {
 
     /// Waits until it answers, at most for `patience`; tries as often as `every` says.
     fn wait(&mut self, patience: Duration, every: Duration) -> Result<()> {
-        let limit = Instant::now() + patience;
+        let (limit, tls) = (Instant::now() + patience, self.spec.tls);
         for process in &mut self.processes {
             let answers = |port| -> Result<()> {
                 match self.spec.kind {
@@ -391,7 +415,9 @@ impl Server {
                     _ => Control::open(port)?.command("PING").map(|_| ()),
                 }
             };
-            while let Err(error) = answers(process.host_port).and_then(|()| answers(process.port)) {
+            // Whoever listens accepts: no handshake is needed to know.
+            let listens = |port| if tls { Control::open(port).map(drop) } else { answers(port) };
+            while let Err(error) = answers(process.host_port).and_then(|()| listens(process.port)) {
                 let ended = process.child.try_wait()?.is_some();
                 if ended || Instant::now() > limit {
                     let log = fs::read_to_string(process.dir.join("log")).unwrap_or_default();
@@ -472,8 +498,14 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
     let host_port = free_port();
     let has_two = spec.args.iter().any(|arg| arg.contains(PORT));
     let port = if has_two { free_port() } else { host_port };
+    if spec.tls {
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        fs::write(dir.join(CERTIFICATE), own.cert.pem())?;
+        fs::write(dir.join(KEY), own.signing_key.serialize_pem())?;
+    }
+    let (number, in_dir) = (port.to_string(), dir.display().to_string());
     let mut args = spec.kind.arguments(host_port, dir);
-    args.extend(spec.args.iter().map(|arg| arg.replace(PORT, &port.to_string())));
+    args.extend(spec.args.iter().map(|arg| arg.replace(PORT, &number).replace(DIR, &in_dir)));
     let child = spawn(spec, &args, dir)?;
     let variables = spec.env.iter().map(|(name, value)| format!("{name}={}", file_name(value)));
     let line = variables

@@ -226,6 +226,46 @@ fn input_ends_a_run_without_an_end() {
 }
 
 #[test]
+fn commands_and_connections_over_tls() {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = |name: &str| dir.join(name).display().to_string();
+    std::fs::write(path("tls.crt"), own.cert.pem()).expect("a file");
+    std::fs::write(path("tls.key"), own.signing_key.serialize_pem()).expect("a file");
+    let program = std::env::var("MIDI_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+    let redis = Running::start(&program, |port| {
+        let (crt, key) = (path("tls.crt"), path("tls.key"));
+        let files = ["--tls-cert-file", &crt, "--tls-key-file", &key, "--tls-auth-clients", "no"];
+        let ports = ["--port", "0", "--tls-port", port, "--save", ""];
+        ports.into_iter().chain(files).map(str::to_owned).collect()
+    });
+    let set = "--tls --command SET_{key}_{value} --distribution sequential --keys 1000";
+    // Longer than a record of TLS.
+    let stored =
+        load(&[&redis], &format!("{set} --requests 1000 --pipeline 10 --value-size 50000"));
+    assert_eq!((&stored["operations"], &stored["errors"]), (&1000.into(), &0.into()));
+    let got = load(&[&redis], "--tls --setup PING --keys 1000 --requests 1000 --pipeline 10");
+    assert_eq!((&got["operations"], &got["nulls"]), (&1000.into(), &0.into()));
+    for resumption in ["", " --no-resumption"] {
+        let args = "--tls --reconnect --command CLIENT_ID --connections 5 --requests 100";
+        let done = load(&[&redis], &format!("{args}{resumption}"));
+        assert_eq!((&done["operations"], &done["latency"]["count"]), (&100.into(), &100.into()));
+    }
+    let plain = load_command(&[&redis], "--command PING --requests 1").output().expect("a run");
+    assert!(!plain.status.success(), "the port has TLS");
+}
+
+/// The server numbers its connections.
+#[test]
+fn each_pipeline_has_a_connection_of_its_own() {
+    let redis = Running::redis();
+    let before = redis.ask("CLIENT ID");
+    let args = "--reconnect --command PING --pipeline 2 --connections 5 --requests 100";
+    assert_eq!(load(&[&redis], args)["operations"], 100);
+    assert_eq!(redis.ask("CLIENT ID"), before + 51);
+}
+
+#[test]
 fn the_echo_server_answers_every_request() {
     let request = "*2\r\n$3\r\nGET\r\n$13\r\nkey:000000017\r\n".len().to_string();
     let echo = Running::start(BENCH, |port| {

@@ -7,6 +7,7 @@ use super::super::api::{Ctx, Level, c_text, log};
 use super::super::instance::if_begun;
 use super::table::{numbered, written};
 use crate::engine::{CertificateName, ClientCertificates, TlsSettings};
+use crate::limits::TLS_SESSIONS;
 
 /// Settings of the host that midi's TLS does not support.
 const UNSUPPORTED: [&str; 2] = ["tls-ciphers", "tls-dh-params-file"];
@@ -34,7 +35,12 @@ pub fn settings(ctx: Ctx<'_>) -> TlsSettings {
         unsupported.push("tls-key-file-pass");
     }
     let number = |name: &str, default: u64| of_host(name).parse().unwrap_or(default);
-    let caches = of_host("tls-session-caching") != "no";
+    let session_cache = match number("tls-session-cache-size", 20 << 10) as usize {
+        _ if of_host("tls-session-caching") == "no" => 0,
+        // Without a limit, for the host.
+        0 => TLS_SESSIONS,
+        size => size.min(TLS_SESSIONS),
+    };
     TlsSettings {
         cert_file: value("tls-cert-file"),
         key_file,
@@ -54,7 +60,7 @@ pub fn settings(ctx: Ctx<'_>) -> TlsSettings {
         protocols: value("tls-protocols"),
         ciphersuites: value("tls-ciphersuites"),
         prefer_server_ciphers: of_host("tls-prefer-server-ciphers") == "yes",
-        session_cache: if caches { number("tls-session-cache-size", 20 << 10) as usize } else { 0 },
+        session_cache,
         session_timeout: Duration::from_secs(number("tls-session-cache-timeout", 300)),
         unsupported,
     }

@@ -1,11 +1,14 @@
 // go-redis against midi's port: what a program that knows nothing of midi does.
 //
-// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_HOST_PORT, the host's own port.
+// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who
+// signs there; MIDI_HOST_PORT, the host's own port.
 package main
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -224,13 +227,21 @@ func logins(protocol int) {
 	check(err != nil && strings.HasPrefix(err.Error(), "WRONGPASS"), "AUTH", err)
 }
 
+func trusting() *tls.Config {
+	roots := x509.NewCertPool()
+	check(roots.AppendCertsFromPEM(must(os.ReadFile(os.Getenv("MIDI_TLS_CA")))), "an authority")
+	return &tls.Config{RootCAs: roots}
+}
+
 func main() {
+	secure := "127.0.0.1:" + os.Getenv("MIDI_TLS_PORT")
 	tcp := "127.0.0.1:" + os.Getenv("MIDI_PORT")
 	for _, options := range []*redis.Options{
 		{Addr: tcp},
 		{Addr: tcp, Protocol: 2},
 		{Addr: tcp, DB: 2, ClientName: "me"},
 		{Network: "unix", Addr: os.Getenv("MIDI_SOCKET")},
+		{Addr: secure, TLSConfig: trusting()},
 	} {
 		r := patient(options)
 		for _, part := range []func(*redis.Client){commands, binary, expiry, pipelines, transactions, scans, wrong, connections} {

@@ -1,12 +1,19 @@
 // Jedis against midi's port: what a program that knows nothing of midi does.
 //
-// Environment: MIDI_PORT, where midi listens; MIDI_HOST_PORT, the host's own port.
+// Environment: MIDI_PORT, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who signs there;
+// MIDI_HOST_PORT, the host's own port.
 
+import java.io.FileInputStream;
 import java.nio.charset.StandardCharsets;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManagerFactory;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.Protocol;
@@ -18,6 +25,7 @@ import redis.clients.jedis.params.SetParams;
 
 class Jedis {
   static final int PORT = Integer.parseInt(System.getenv("MIDI_PORT"));
+  static final int TLS_PORT = Integer.parseInt(System.getenv("MIDI_TLS_PORT"));
   static final int HOST_PORT = Integer.parseInt(System.getenv("MIDI_HOST_PORT"));
 
   static void check(boolean right, String what) {
@@ -157,12 +165,26 @@ class Jedis {
     });
   }
 
+  static SSLSocketFactory trusting() throws Exception {
+    var roots = KeyStore.getInstance(KeyStore.getDefaultType());
+    roots.load(null, null);
+    try (var file = new FileInputStream(System.getenv("MIDI_TLS_CA"))) {
+      roots.setCertificateEntry("authority", CertificateFactory.getInstance("X.509").generateCertificate(file));
+    }
+    var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+    trust.init(roots);
+    var context = SSLContext.getInstance("TLS");
+    context.init(null, trust.getTrustManagers(), null);
+    return context.getSocketFactory();
+  }
+
   public static void main(String[] args) throws Exception {
     for (var config : List.of(
+        patient().ssl(true).sslSocketFactory(trusting()).build(),
         patient().build(),
         patient().protocol(RedisProtocol.RESP2).build(),
         patient().protocol(RedisProtocol.RESP3).database(2).clientName("me").build())) {
-      try (var redis = connect(PORT, config)) {
+      try (var redis = connect(config.isSsl() ? TLS_PORT : PORT, config)) {
         commands(redis);
         expiry(redis);
         pipelines(redis);

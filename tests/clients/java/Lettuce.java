@@ -1,6 +1,7 @@
 // Lettuce against midi's port: what a program that knows nothing of midi does.
 //
-// Environment: MIDI_PORT, where midi listens; MIDI_HOST_PORT, the host's own port.
+// Environment: MIDI_PORT, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who signs there;
+// MIDI_HOST_PORT, the host's own port.
 
 import io.lettuce.core.AclCategory;
 import io.lettuce.core.AclSetuserArgs;
@@ -11,6 +12,7 @@ import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScanIterator;
 import io.lettuce.core.SetArgs;
+import io.lettuce.core.SslOptions;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.codec.ByteArrayCodec;
@@ -19,6 +21,7 @@ import io.lettuce.core.output.StatusOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.CommandType;
 import io.lettuce.core.protocol.ProtocolVersion;
+import java.io.File;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -78,8 +81,12 @@ class Lettuce {
     refused("not an integer or out of range", () -> redis.incr("l"));
   }
 
-  static void binary(RedisClient client) {
-    try (var connection = client.connect(ByteArrayCodec.INSTANCE, at(PORT))) {
+  static RedisURI overTls() {
+    return RedisURI.builder(at(Integer.parseInt(System.getenv("MIDI_TLS_PORT")))).withSsl(true).build();
+  }
+
+  static void binary(RedisClient client, RedisURI place) {
+    try (var connection = client.connect(ByteArrayCodec.INSTANCE, place)) {
       byte[] bytes = new byte[1 << 20];
       for (int at = 0; at < bytes.length; at++) bytes[at] = (byte) at;
       byte[] key = Arrays.copyOf(bytes, 256);
@@ -141,13 +148,18 @@ class Lettuce {
   public static void main(String[] args) throws Exception {
     for (var protocol : new ProtocolVersion[] {null, ProtocolVersion.RESP2, ProtocolVersion.RESP3}) {
       var client = RedisClient.create();
-      if (protocol != null) client.setOptions(ClientOptions.builder().protocolVersion(protocol).build());
-      try (var one = client.connect(at(PORT)); var two = client.connect(at(PORT))) {
-        commands(one.sync());
-        binary(client);
-        pipelines(one);
-        transactions(one.sync(), two.sync());
-        scans(two.sync());
+      var trusting = SslOptions.builder().trustManager(new File(System.getenv("MIDI_TLS_CA"))).build();
+      var options = ClientOptions.builder().sslOptions(trusting);
+      if (protocol != null) options.protocolVersion(protocol);
+      client.setOptions(options.build());
+      for (var place : List.of(at(PORT), overTls())) {
+        try (var one = client.connect(place); var two = client.connect(place)) {
+          commands(one.sync());
+          binary(client, place);
+          pipelines(one);
+          transactions(one.sync(), two.sync());
+          scans(two.sync());
+        }
       }
       logins(client);
       client.shutdown();

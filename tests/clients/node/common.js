@@ -1,9 +1,14 @@
-// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_HOST_PORT, the host's own port.
+// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who
+// signs there; MIDI_HOST_PORT, the host's own port.
 'use strict';
+
+const { readFileSync } = require('node:fs');
 
 const port = Number(process.env.MIDI_PORT);
 const hostPort = Number(process.env.MIDI_HOST_PORT);
 const socket = process.env.MIDI_SOCKET;
+const tlsPort = Number(process.env.MIDI_TLS_PORT);
+const ca = readFileSync(process.env.MIDI_TLS_CA);
 
 // Longer than anything here takes: a guard against hangs.
 const HANG = 90000;
@@ -33,4 +38,4 @@ function run(name, main) {
   );
 }
 
-module.exports = { HANG, port, hostPort, socket, everyByte, waitUntil, run };
+module.exports = { HANG, port, hostPort, socket, tlsPort, ca, everyByte, waitUntil, run };

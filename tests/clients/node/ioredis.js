@@ -3,7 +3,7 @@
 
 const assert = require('node:assert/strict');
 const Redis = require('ioredis');
-const { port, hostPort, socket, everyByte, waitUntil, run } = require('./common.js');
+const { port, hostPort, socket, tlsPort, ca, everyByte, waitUntil, run } = require('./common.js');
 
 async function commands(redis) {
   await redis.flushall();
@@ -91,7 +91,7 @@ async function logins() {
 }
 
 run('ioredis', async () => {
-  for (const options of [{ port }, { port, db: 2, connectionName: 'me' }, { path: socket }]) {
+  for (const options of [{ port }, { port, db: 2, connectionName: 'me' }, { path: socket }, { port: tlsPort, tls: { ca } }]) {
     const redis = new Redis(options);
     redis.on('error', () => {});
     for (const part of [commands, pipelines, transactions, scans, errors, reconnects]) await part(redis);

@@ -3,7 +3,7 @@
 
 const assert = require('node:assert/strict');
 const { createClient, RESP_TYPES, WatchError } = require('redis');
-const { HANG, port, hostPort, socket, everyByte, waitUntil, run } = require('./common.js');
+const { HANG, port, hostPort, socket, tlsPort, ca, everyByte, waitUntil, run } = require('./common.js');
 
 async function connect(options = {}) {
   // The machine may be too busy for the library's patience of a few seconds.
@@ -129,7 +129,8 @@ async function logins(RESP) {
 }
 
 run('redis', async () => {
-  for (const options of [{}, { RESP: 2 }, { RESP: 3, name: 'me', database: 2 }, { url: undefined, socket: { path: socket } }]) {
+  const ways = [{}, { RESP: 2 }, { RESP: 3, name: 'me', database: 2 }, { url: undefined, socket: { path: socket } }];
+  for (const options of [...ways, { url: `rediss://127.0.0.1:${tlsPort}`, socket: { ca } }]) {
     const client = await connect(options);
     for (const part of [commands, binary, expiry, pipelines, transactions, scans, errors, connections]) {
       await part(client);

@@ -9,6 +9,7 @@ pub mod engine;
 pub mod global_lock;
 pub mod host_door;
 pub mod hostile;
+pub mod large_values;
 pub mod memory;
 pub mod noisy_neighbour;
 pub mod populate;
@@ -17,12 +18,13 @@ pub mod port_all_cores;
 pub mod port_large;
 pub mod replicas;
 pub mod snapshots;
+pub mod tls;
 
 use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 17] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -34,9 +36,12 @@ pub const NAMES: [&str; 14] = [
     global_lock::NAME,
     noisy_neighbour::NAME,
     aof::NAME,
+    large_values::NAME,
     snapshots::NAME,
     replicas::NAME,
     hostile::NAME,
+    tls::NAME,
+    tls::HANDSHAKES,
 ];
 
 /// Every experiment, in that order; in a quick run with fewer legs.
@@ -62,6 +67,7 @@ fn is_quick(experiment: &str, point: &str) -> bool {
         contention::NAME => !point.starts_with(contention::LIGHT[1].0),
         noisy_neighbour::NAME => !point.contains("open loop"),
         aof::NAME => !point.contains("6000 B") && !point.contains("mean below"),
+        large_values::NAME => point.contains("pipeline 1"),
         snapshots::NAME => point == snapshots::RANDOM || point == snapshots::forks(1024),
         hostile::NAME => !point.ends_with(&format!("{} connections", hostile::SHAPES[1].0)),
         _ => true,
@@ -81,9 +87,12 @@ fn whole(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         global_lock::experiment(catalogue, plan),
         noisy_neighbour::experiment(catalogue, plan),
         aof::experiment(catalogue, plan),
+        large_values::experiment(catalogue, plan),
         snapshots::experiment(catalogue, plan),
         replicas::experiment(catalogue, plan),
         hostile::experiment(catalogue, plan),
+        tls::experiment(catalogue, plan),
+        tls::handshakes(catalogue, plan),
     ]
 }
 

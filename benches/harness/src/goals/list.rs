@@ -2,12 +2,13 @@
 
 use super::aof::aof_goals;
 use super::replicas::replica_goals;
-use super::{Bound, Goal, Place, over_the_best, ratios, rounds, values};
+use super::tls::tls_goals;
+use super::{Bound, Goal, Place, over_the_best, over_the_least, ratios, rounds, values};
 use crate::bench::{GROWTH, snapshot};
 use crate::experiments::hostile::Attack;
 use crate::experiments::{
-    ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, hostile, memory,
-    noisy_neighbour, populate, port, port_all_cores, port_large, snapshots,
+    ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, hostile, large_values,
+    memory, noisy_neighbour, populate, port, port_all_cores, port_large, snapshots,
 };
 use crate::results::{Metric, Results};
 use crate::server::Door;
@@ -27,6 +28,8 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(hostile_goals(results));
     goals.extend(snapshot_goals(results));
     goals.extend(replica_goals(results));
+    goals.extend(large_value_goals(results));
+    goals.extend(tls_goals(results));
     goals.extend(later_goals());
     goals
 }
@@ -406,18 +409,42 @@ fn snapshot_goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
+fn large_value_goals(results: &Results) -> Vec<Goal> {
+    use large_values::{DEPTHS, HOST_DOOR, MIDI, MIXES, NAME, NATIVE};
+    let mut goals = Vec::new();
+    for mix in MIXES {
+        for point in DEPTHS.map(|depth| mix.point(depth)) {
+            let mut goal = |text: &str, values| {
+                let text = format!("100 kB values, {point}: {text}");
+                goals.push(Goal::measured(5, text, Bound::AtMost(1.0), values));
+            };
+            let of = |series, metric| (series, point.as_str(), "load", metric);
+            goal(
+                "RESP port, CPU in user space in µs",
+                values(results, NAME, of(MIDI, Metric::UserCpu)),
+            );
+            goal(
+                "RESP port, CPU over that of the best of all others",
+                over_the_least(results, NAME, MIDI, &point, Metric::ServerCpu),
+            );
+            let native = of(NATIVE, Metric::ServerCpu);
+            goal(
+                "host door, CPU over that of the native command",
+                ratios(results, NAME, of(HOST_DOOR, Metric::ServerCpu), native),
+            );
+        }
+    }
+    goals
+}
+
 fn later_goals() -> Vec<Goal> {
-    let (values, report) =
-        ("large values come with the ports", "comes with the journal's experiments");
-    vec![
-        Goal::later(
-            5,
-            "RESP port, 100 kB values: user time of SET and GET in µs",
-            Bound::AtMost(1.0),
-            values,
-        ),
-        Goal::later(6, "slowest reply while 1 M keys expire, in µs", Bound::AtMost(2000.0), report),
-    ]
+    let report = "comes with the journal's experiments";
+    vec![Goal::later(
+        6,
+        "slowest reply while 1 M keys expire, in µs",
+        Bound::AtMost(2000.0),
+        report,
+    )]
 }
 
 #[cfg(test)]
@@ -436,7 +463,7 @@ mod tests {
             operations: 1,
             ops_per_second: 1.0,
             own_cpu_ns: 1,
-            server: crate::process::Usage { cpu_ns: 1, ..Default::default() },
+            server: crate::process::Usage { cpu_ns: 1, user_ns: 1, ..Default::default() },
             ..Summary::default()
         };
         let latency = &mut summary.latency;
@@ -457,6 +484,7 @@ mod tests {
                 loads.iter().for_each(|one| load(one.role));
                 round.figures.insert(GROWTH.into(), 1.0);
             }
+            Work::Beside(one, _, probe) => [one, probe].iter().for_each(|one| load(one.role)),
             Work::RedisBenchmark(..) => load("load"),
             Work::Timed(_, probe) => {
                 load(probe.role);

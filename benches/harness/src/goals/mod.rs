@@ -3,6 +3,7 @@
 mod aof;
 mod list;
 mod replicas;
+mod tls;
 
 pub use list::judged;
 
@@ -160,15 +161,35 @@ fn ratios(results: &Results, experiment: &str, above: Place<'_>, below: Place<'_
 
 /// A series' throughput over the best of all others' at the same point in the same round.
 fn over_the_best(results: &Results, experiment: &str, series: &str, point: &str) -> Vec<f64> {
+    over_another(results, experiment, series, point, Metric::Throughput, f64::max)
+}
+
+/// A series' figure over the least of all others', in the same way.
+fn over_the_least(
+    results: &Results,
+    experiment: &str,
+    series: &str,
+    point: &str,
+    metric: Metric,
+) -> Vec<f64> {
+    over_another(results, experiment, series, point, metric, f64::min)
+}
+
+fn over_another(
+    results: &Results,
+    experiment: &str,
+    series: &str,
+    point: &str,
+    metric: Metric,
+    better: fn(f64, f64) -> f64,
+) -> Vec<f64> {
     let Some(outcome) = results.outcome(experiment) else { return Vec::new() };
-    let throughput = |series: &str, number| {
-        outcome.round(series, point, number)?.value("load", Metric::Throughput)
-    };
+    let value = |series: &str, number| outcome.round(series, point, number)?.value("load", metric);
     let others =
         || outcome.series.iter().map(|other| other.name.as_str()).filter(|&other| other != series);
     let ratio = |number| {
-        let best = others().filter_map(|other| throughput(other, number)).max_by(f64::total_cmp);
-        Some(throughput(series, number)? / best.filter(|&best| best > 0.0)?)
+        let best = others().filter_map(|other| value(other, number)).reduce(better);
+        Some(value(series, number)? / best.filter(|&best| best > 0.0)?)
     };
     rounds(outcome).filter_map(ratio).collect()
 }

@@ -1,17 +1,16 @@
 //! One connection: what was sent and is not answered yet.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::io::Errno;
 
+use super::Protocol;
 use super::keys::Share;
 use super::replies::Replies;
 use super::template::{Fill, Template};
-use super::{Protocol, Target};
+use super::wire::{Address, Wire};
 
 /// Nanoseconds since the run began.
 pub type Ns = u64;
@@ -26,7 +25,8 @@ struct Sent {
 
 /// A connection to a server.
 pub struct Connection {
-    socket: OwnedFd,
+    address: Address,
+    wire: Wire,
     /// The keys that its server has.
     pub share: Share,
     out: Vec<u8>,
@@ -52,25 +52,14 @@ impl Connection {
     /// # Errors
     /// No connection, or an error reply to a set-up command.
     pub fn open(
-        target: &Target,
+        address: &Address,
         protocol: Protocol,
         share: Share,
         setup: &[String],
     ) -> Result<Self> {
-        let socket = match target {
-            Target::Tcp(address) => {
-                let stream = TcpStream::connect(address)
-                    .with_context(|| format!("connecting to {address}"))?;
-                stream.set_nodelay(true)?;
-                OwnedFd::from(stream)
-            }
-            Target::Unix(path) => {
-                let at = || format!("connecting to {}", path.display());
-                OwnedFd::from(UnixStream::connect(path).with_context(at)?)
-            }
-        };
         let mut connection = Connection {
-            socket,
+            address: address.clone(),
+            wire: address.connect()?,
             share,
             out: Vec::new(),
             written: 0,
@@ -85,8 +74,24 @@ impl Connection {
         for command in setup {
             connection.set_up(command, protocol)?;
         }
-        rustix::io::ioctl_fionbio(&connection.socket, true)?;
+        rustix::io::ioctl_fionbio(&connection.wire, true)?;
         Ok(connection)
+    }
+
+    /// Closes it, and connects again.
+    ///
+    /// # Errors
+    /// No connection.
+    pub fn reopen(&mut self) -> Result<()> {
+        self.wire = self.address.connect()?;
+        self.is_waiting = false;
+        Ok(rustix::io::ioctl_fionbio(&self.wire, true)?)
+    }
+
+    /// Whether a read left something to be sent.
+    #[inline]
+    pub fn is_unsent(&self) -> bool {
+        self.wire.is_unsent()
     }
 
     /// Sends a command and waits for its reply, while the socket still blocks.
@@ -100,15 +105,11 @@ impl Connection {
                 b""
             }
         }
-        let mut bytes = Vec::new();
-        Template::parse(command, "key:", protocol)?.write(&mut Nothing, &mut bytes);
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            rest = &rest[rustix::io::write(&self.socket, rest)?..];
-        }
+        Template::parse(command, "key:", protocol)?.write(&mut Nothing, &mut self.out);
+        self.flush()?;
         let mut buffer = [0; 4096];
         loop {
-            let count = rustix::io::read(&self.socket, &mut buffer[..])?;
+            let count = self.wire.read(&mut buffer)?;
             if count == 0 {
                 bail!("{command}: the server closed the connection");
             }
@@ -141,16 +142,16 @@ impl Connection {
     #[inline]
     pub fn flush(&mut self) -> Result<bool> {
         while self.written < self.out.len() {
-            match rustix::io::write(&self.socket, &self.out[self.written..]) {
+            match self.wire.write(&self.out[self.written..]) {
                 Ok(count) => self.written += count,
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("writing to the server"),
             }
         }
         self.out.clear();
         self.written = 0;
-        Ok(true)
+        self.wire.push().context("writing to the server")
     }
 
     /// Reads once, and calls `answered(sent at, kind, count)` for what was answered.
@@ -163,10 +164,14 @@ impl Connection {
         buffer: &mut [u8],
         mut answered: impl FnMut(Ns, usize, u64),
     ) -> Result<()> {
-        let count = match rustix::io::read(&self.socket, &mut *buffer) {
+        let count = match self.wire.read(buffer) {
             Ok(0) => bail!("the server closed the connection"),
             Ok(count) => count,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(error).context("reading from the server"),
         };
         let mut complete = self.replies.feed(&buffer[..count]).map_err(anyhow::Error::msg)?;
@@ -196,6 +201,6 @@ impl Connection {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.wire.as_fd()
     }
 }

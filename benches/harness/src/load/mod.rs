@@ -11,6 +11,7 @@ mod replies;
 mod summary;
 mod template;
 mod thread;
+mod wire;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use self::connection::Connection;
 use self::keys::{Share, Source};
 use self::template::Template;
 use self::thread::{Kind, LoadThread, Pace, Run, Tally};
+use self::wire::{Address, client_config};
 use crate::process::{Usage, own_cpu_ns};
 
 /// The server's protocol.
@@ -72,6 +74,15 @@ pub struct Options {
     /// What the server speaks
     #[arg(long, value_enum, default_value = "resp")]
     pub protocol: Protocol,
+    /// With TLS; no certificate is checked
+    #[arg(long)]
+    pub tls: bool,
+    /// Never resume a session of TLS
+    #[arg(long)]
+    pub no_resumption: bool,
+    /// Connect again for each pipeline; the latency counts from there
+    #[arg(long, conflicts_with_all = ["rate", "setup"])]
+    pub reconnect: bool,
     /// What to send, with {key}, {key:DIGITS} and {value}; WORD*N repeats a word that ends in a
     /// placeholder. For memcached `set {key} 0 0 {value}` adds the length itself. More than one: a
     /// mix
@@ -208,15 +219,20 @@ impl Options {
     }
 
     /// The connections of a thread, and the position of each in a sequence of keys.
-    fn connections_of(&self, thread: usize) -> Result<(Vec<Connection>, Vec<Share>)> {
+    fn connections_of(
+        &self,
+        thread: usize,
+        addresses: &[Address],
+    ) -> Result<(Vec<Connection>, Vec<Share>)> {
         let (mut connections, mut sequences) = (Vec::new(), Vec::new());
         // A thread has connections to all servers: a thread for one server only would share its
         // processor with it.
         let first = |thread: usize| self.connections * thread / self.threads;
         for number in first(thread)..first(thread + 1) {
             let place = self.place(number);
-            let target = &self.server[place.share.index as usize];
-            let mut connection = Connection::open(target, self.protocol, place.share, &self.setup)?;
+            let address = &addresses[place.share.index as usize];
+            let mut connection =
+                Connection::open(address, self.protocol, place.share, &self.setup)?;
             if let Some(requests) = self.requests {
                 connection.budget = part(part(requests, place.share), place.of_share);
             }
@@ -224,6 +240,13 @@ impl Options {
             sequences.push(place.of_share);
         }
         Ok((connections, sequences))
+    }
+
+    /// The servers; what has been agreed with one is not offered to another.
+    fn addresses(&self) -> Result<Vec<Address>> {
+        let tls = || self.tls.then(|| client_config(!self.no_resumption)).transpose();
+        let address = |target: &Target| Ok(Address { target: target.clone(), tls: tls()? });
+        self.server.iter().map(address).collect()
     }
 
     /// Connections are assigned to the servers in turn.
@@ -249,6 +272,7 @@ impl Options {
             until: Arc::new(AtomicU64::new(until)),
             drain: ns(self.drain),
             in_turn: self.in_turn,
+            reconnects: self.reconnect,
         }
     }
 }
@@ -274,9 +298,9 @@ pub fn run(options: &Options) -> Result<Summary> {
     options.check()?;
     let progress: Vec<AtomicU64> = (0..options.threads).map(|_| AtomicU64::new(0)).collect();
     // Threads connect, then all start together: the clock starts after the last connection.
-    let mut parts = Vec::new();
+    let (mut parts, addresses) = (Vec::new(), options.addresses()?);
     for thread in 0..options.threads {
-        let (connections, sequences) = options.connections_of(thread)?;
+        let (connections, sequences) = options.connections_of(thread, &addresses)?;
         let source =
             Source::new(options.distribution, options.keys, options.value_size, sequences)?;
         parts.push((connections, options.kinds()?, source));

@@ -149,6 +149,11 @@ impl Summary {
         per_operation_us(self.server.cpu_ns, self.operations)
     }
 
+    /// The part of it in user space.
+    pub fn server_user_us(&self) -> f64 {
+        per_operation_us(self.server.user_ns, self.operations)
+    }
+
     /// Microseconds of the load generator's processor time for one command.
     pub fn own_cpu_us(&self) -> f64 {
         per_operation_us(self.own_cpu_ns, self.operations)

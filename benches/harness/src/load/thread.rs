@@ -38,6 +38,8 @@ pub struct Run {
     pub drain: Ns,
     /// Whether each connection sends the kinds one after the other.
     pub in_turn: bool,
+    /// Whether each pipeline has a connection of its own.
+    pub reconnects: bool,
 }
 
 impl Run {
@@ -114,12 +116,7 @@ impl<'a> LoadThread<'a> {
     ) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, connection) in connections.iter().enumerate() {
-            epoll::add(
-                &epoll,
-                connection,
-                epoll::EventData::new_u64(number as u64),
-                epoll::EventFlags::IN,
-            )?;
+            add(&epoll, connection, number)?;
         }
         // Three digits, up to an hour.
         let histogram = || Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
@@ -173,6 +170,9 @@ impl<'a> LoadThread<'a> {
                 if flags.intersects(READABLE) {
                     now = self.run.now();
                     self.receive(number, now, &mut buffer)?;
+                    if self.connections[number].is_unsent() {
+                        self.flush(number)?;
+                    }
                     self.send(number, now)?;
                 }
             }
@@ -237,6 +237,9 @@ impl<'a> LoadThread<'a> {
                     return Ok(());
                 }
                 let count = depth.min(self.connections[number].budget);
+                if self.run.reconnects && count > 0 && self.connections[number].pushed > 0 {
+                    self.reopen(number)?;
+                }
                 self.connections[number].budget -= count;
                 for _ in 0..count {
                     self.push(number, now);
@@ -250,6 +253,12 @@ impl<'a> LoadThread<'a> {
             }
         }
         if self.connections[number].outstanding == before { Ok(()) } else { self.flush(number) }
+    }
+
+    fn reopen(&mut self, number: usize) -> Result<()> {
+        // Its old socket leaves the set when it is closed.
+        self.connections[number].reopen()?;
+        add(&self.epoll, &self.connections[number], number)
     }
 
     #[inline]
@@ -320,4 +329,9 @@ impl<'a> LoadThread<'a> {
         }
         self.progress.store(tally.operations, Ordering::Relaxed);
     }
+}
+
+fn add(epoll: &OwnedFd, connection: &Connection, number: usize) -> Result<()> {
+    let data = epoll::EventData::new_u64(number as u64);
+    Ok(epoll::add(epoll, connection, data, epoll::EventFlags::IN)?)
 }

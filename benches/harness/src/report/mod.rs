@@ -23,9 +23,10 @@ struct Column {
     unit: f64,
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     Column { head: "ops/s", metric: Metric::Throughput, unit: 1.0 },
     Column { head: "CPU/op, µs", metric: Metric::ServerCpu, unit: 1.0 },
+    Column { head: "in user space, µs", metric: Metric::UserCpu, unit: 1.0 },
     Column { head: "load's CPU/op, µs", metric: Metric::LoadCpu, unit: 1.0 },
     Column { head: "main thread's CPU/write, µs", metric: Metric::MainCpu, unit: 1.0 },
     Column { head: "fsyncs/s", metric: Metric::Fsyncs, unit: 1.0 },

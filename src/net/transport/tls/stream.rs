@@ -114,7 +114,8 @@ impl TlsStream {
                         Err(EncodeError::InsufficientSize(size)) => Err(size.required_size),
                         encoded => Ok(encoded.unwrap_or(0)),
                     });
-                    true
+                    // Of what has no end rustls would say so again.
+                    !is_broken
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
                     data.done();
