@@ -351,8 +351,8 @@ pub const INPUT_GROWTH: usize = 3;
 pub const ANNOUNCED_BYTES: usize = 64 << 20;
 
 /// After a large argument the next one is expected for so many bytes of input: no more is received
-/// than comes before it, so that all of it gets into its own buffer. Many programs read and write in
-/// turn.
+/// than comes before it, so that all of it gets into its own buffer. Many programs read and write
+/// in turn.
 pub const EXPECTED_WITHIN: usize = 4 << 10;
 /// At least this much is received even then.
 pub const EXPECTED_BYTES_MIN: usize = 16;

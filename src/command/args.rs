@@ -56,8 +56,8 @@ impl<'a> Args<'a> {
         self.list.get(index..).unwrap_or_default()
     }
 
-    /// Argument `index` as a buffer of its own if it has at least `min_bytes`: the door's, or a copy
-    /// if the door cannot keep it.
+    /// Argument `index` as a buffer of its own if it has at least `min_bytes`: the door's, or a
+    /// copy if the door cannot keep it.
     #[inline]
     pub fn keep(&self, index: usize, min_bytes: usize) -> Option<SharedValue> {
         let bytes = self.get(index);

@@ -212,8 +212,8 @@ impl RequestParser {
         Ok(Parsed::Command { consumed: LINE_END })
     }
 
-    /// Takes the beginning of a command, which [`RequestParser::next`] has just parsed up to a large
-    /// argument. Returns its length in the input.
+    /// Takes the beginning of a command, which [`RequestParser::next`] has just parsed up to a
+    /// large argument. Returns its length in the input.
     pub fn gather(
         &mut self,
         input: &[u8],

@@ -1,5 +1,5 @@
-//! A large part of a client's input, such as a value, received into a buffer of its own: that one is
-//! kept, so nothing is copied.
+//! A large part of a client's input, such as a value, received into a buffer of its own: that one
+//! is kept, so nothing is copied.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -152,8 +152,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Seals text in records in `room` from `at` on, which grows as necessary; returns their length.
-    /// 0 before the end of the handshake.
+    /// Seals text in records in `room` from `at` on, which grows as necessary; returns their
+    /// length. 0 before the end of the handshake.
     pub fn seal(&mut self, text: &[u8], room: &mut Vec<u8>, at: usize) -> usize {
         if self.state == TlsState::Broken {
             return 0;
