@@ -299,6 +299,10 @@ pub const GATHERED_FOR: Duration = Duration::from_micros(100);
 /// that up costs more than small values do. The model of the log gets there, too.
 pub const KEPT_ONCE_BYTES: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
+/// The log's text refers to a value of so many bytes instead of copying it: below that, what it
+/// takes to share a value costs more than the copy. The model of the log gets there, too.
+pub const REFERRED_BYTES: usize = if cfg!(test) { 64 } else { 32 << 10 };
+
 /// About the largest text of records that the main thread gives to the host's log at once, in
 /// bytes: writing it takes about a millisecond. A single run may make a larger one.
 pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;

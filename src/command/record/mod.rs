@@ -12,14 +12,16 @@ mod apply;
 mod error;
 mod pieces;
 mod read;
+mod text;
 mod write;
 
 pub use apply::CannotApply;
 pub use error::RecordError;
 pub use pieces::{Pieces, Words};
 pub use read::{Records, RecordsPosition};
+pub use text::RecordText;
 pub use write::{
-    MULTI, header, is_of_version_1, is_text_of, journal_head, select, set_before_value,
+    MULTI, are_words_of, header, is_of_version_1, journal_head, select, set_before_value,
     set_behind_value,
 };
 

@@ -10,7 +10,7 @@ use super::counts::LogCounts;
 use super::logged::Logged;
 use super::past::Past;
 use super::run::OpenRun;
-use crate::command::record::{Record, header, select};
+use crate::command::record::{Record, RecordText, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Table;
 use crate::sync::Watermark;
@@ -38,7 +38,7 @@ pub struct Log {
     reads_wait_since: AtomicU64,
     past: Mutex<Past>,
     /// The text that is being written, kept for its memory.
-    text: Mutex<Vec<u8>>,
+    text: Mutex<RecordText>,
     /// Runs that were taken back. A forked child counts here too, so it takes no lock.
     pub(in crate::engine::ledger) taken_back: AtomicU64,
 }
@@ -329,8 +329,7 @@ impl Log {
         let is_taken = batch.iter().all(|published| published.run.records == 0)
             || write(Logged::Text { text: &text, is_own_only: is_own && batch.len() == 1 });
         let text_bytes = text.len();
-        text.clear();
-        text.shrink_to(4 * JOURNAL_TEXT_BYTES);
+        text.clear(4 * JOURNAL_TEXT_BYTES);
         drop(text);
         if !is_taken {
             self.tail.lock().put_back(batch);
@@ -417,9 +416,9 @@ impl Log {
 }
 
 /// Writes the records of these runs as one text.
-fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
+fn write_text(batch: &[PublishedRun], text: &mut RecordText) {
     let version = batch.iter().map(|published| published.run.version).max();
-    header(version.unwrap_or(1).max(1), text);
+    header(version.unwrap_or(1).max(1), text.own());
     let mut selected = None;
     for together in batch.chunk_by(|a, b| a.run.unit != 0 && a.run.unit == b.run.unit) {
         let records: u32 = together.iter().map(|published| published.run.records).sum();
@@ -430,17 +429,17 @@ fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
         for (number, PublishedRun { run, .. }) in together.iter().enumerate() {
             if let Some((first, last)) = run.databases {
                 if selected != Some(first) {
-                    select(first, text);
+                    select(first, text.own());
                 }
                 selected = Some(last);
             }
             if is_group && number == 0 {
-                Record::Multi.write(text);
+                Record::Multi.write(text.own());
             }
-            text.extend_from_slice(&run.text);
+            text.add(&run.text);
         }
         if is_group {
-            Record::Exec.write(text);
+            Record::Exec.write(text.own());
         }
     }
 }

@@ -14,7 +14,7 @@ mod roles;
 mod world;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
@@ -22,6 +22,7 @@ use super::Logged;
 use crate::command::record::Records;
 use crate::command::{Action, Reply, Transcript, host_commands};
 use crate::engine::Gates;
+use crate::store::{SharedBytes, SharedValue, Value};
 use crate::sync::LOCKED;
 use model::{Door, Model, Step};
 use nodes::{Pair, PairStep};
@@ -343,4 +344,38 @@ fn a_unit_is_in_one_text() {
     }
     // Each with the SELECT that it begins with; a unit with MULTI and EXEC.
     assert_eq!(texts, [2, 6, 5, 2]);
+}
+
+/// A buffer that tells whether somebody has changed it in place.
+struct Watched(Vec<u8>, Arc<AtomicBool>);
+
+impl SharedBytes for Watched {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut Vec<u8>> {
+        self.1.store(true, Ordering::Relaxed);
+        Some(&mut self.0)
+    }
+}
+
+/// The log refers to a large value until the host has it. Then APPEND changes it in place again.
+#[test]
+fn the_log_lets_go_of_a_value_that_is_logged() {
+    let host = Arc::<Host>::default();
+    let engine = logging_engine(&host);
+    for (at_once, later) in [(true, true), (false, true), (false, false)] {
+        let is_in_place = Arc::<AtomicBool>::default();
+        host.refuses.store(!at_once, Ordering::Relaxed);
+        let value = SharedValue::new(Watched(vec![b'v'; 2 * LARGE], Arc::clone(&is_in_place)));
+        engine.ledger.put(LOCKED, 0, b"k", Value::Shared(&value), None, true);
+        drop(value);
+        host.refuses.store(!later, Ordering::Relaxed);
+        assert_eq!(engine.ledger.log_whole_tail(LOCKED), later);
+        with_call(&engine, 0, &line_of("append k x", &[]), |call| {
+            engine.run_waiting(LOCKED, call, &mut Transcript::default());
+        });
+        assert_eq!(is_in_place.load(Ordering::Relaxed), later);
+    }
 }

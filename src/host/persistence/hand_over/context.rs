@@ -11,7 +11,7 @@ use super::super::super::string::HostString;
 use super::replicate::{
     is_as_command, replicate_command, replicate_each, replicate_record, replicate_text,
 };
-use crate::command::record::is_text_of;
+use crate::command::record::{Words, are_words_of};
 use crate::engine::{HostLog, Locked, Logged, Mode};
 
 thread_local! {
@@ -101,12 +101,12 @@ impl HostLog for TheLog {
         }
         match logged {
             Logged::Record { db, text, .. }
-                if db == ctx.selected_db() && place.is_command(text) =>
+                if db == ctx.selected_db() && place.is_command(text.words()) =>
             {
                 replicate_command(ctx)
             }
             Logged::Record { db, text, .. } if db == ctx.selected_db() && is_as_command(text) => {
-                replicate_record(ctx, text)
+                replicate_record(ctx, text.words())
             }
             _ if instance().slots.leaving.get() => replicate_each(ctx, &logged.text()),
             _ => replicate_text(ctx, &logged.text()),
@@ -116,10 +116,10 @@ impl HostLog for TheLog {
 
 impl LogPlace {
     /// Whether the command that the host has called says just what this record says.
-    fn is_command(&self, record: &[u8]) -> bool {
+    fn is_command(&self, record: Words<'_>) -> bool {
         let Some((name, argv)) = self.command else { return false };
         // SAFETY: `Logging` was made of arguments that are valid while it lives.
         let argv = unsafe { &*argv };
-        is_text_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
+        are_words_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
     }
 }
