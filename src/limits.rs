@@ -307,6 +307,18 @@ pub const REFERRED_BYTES: usize = if cfg!(test) { 64 } else { 32 << 10 };
 /// bytes: writing it takes about a millisecond. A single run may make a larger one.
 pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;
 
+/// A text whose first run has more bytes than this is given to the host in parts; at least twice
+/// as long as they are. The model of the log has parts, too.
+pub const PARTED_BYTES: usize = if cfg!(test) { 110 } else { 8 << 20 };
+
+/// The bytes of a part. One is logged in a turn of the main loop: with `appendfsync always` each
+/// waits for an fsync.
+pub const TEXT_PART_BYTES: usize = if cfg!(test) { 40 } else { JOURNAL_TEXT_BYTES };
+
+/// While the host's AOF buffer has so many bytes that are not written, the next part of a long text
+/// waits: for a tenth of a second at most, if the disk is fast enough.
+pub const PARTS_UNWRITTEN_BYTES: usize = 8 << 20;
+
 /// `midi.journal-buffer`: the most bytes of writes, with what their keys were before, that wait for
 /// the host's log before writes wait; by default, and within these bounds.
 pub const JOURNAL_BUFFER_DEFAULT: i64 = 64 << 20;

@@ -1,9 +1,10 @@
 //! AOF files, as the host has written them: the commands in them, and the first damage, also inside
 //! of the texts of MIDI.JOURNAL, which the host's own tool does not read.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
-use super::{RecordError, Records};
+use super::{Gathered, RecordError, Records};
 use crate::limits::MAX_STRING_BYTES;
 
 /// What is wrong with a file, and where. Positions are in bytes from its beginning.
@@ -35,7 +36,9 @@ pub fn is_journal(command: &[Vec<u8>]) -> bool {
     command.len() == 2 && command[0].eq_ignore_ascii_case(b"midi.journal")
 }
 
-/// Reads a file to its end, or up to the first damage. `each` gets every whole command.
+/// Reads a file to its end, or up to the first damage. `each` gets every whole command. A text in
+/// parts is one command, with all of it, once the last part is there. Parts at the beginning whose
+/// first ones are in another file are left out.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -43,7 +46,8 @@ pub fn read(
     input: impl BufRead,
     each: &mut dyn FnMut(&[Vec<u8>]),
 ) -> io::Result<Result<(), Damage>> {
-    let mut file = AofFile { input, at: 0, multi: None };
+    let gathered = Gathered::default();
+    let mut file = AofFile { input, at: 0, multi: None, gathered, is_begun: false };
     loop {
         let begin = file.at;
         match file.next()? {
@@ -64,6 +68,9 @@ struct AofFile<R> {
     at: u64,
     /// Where the MULTI began that is open.
     multi: Option<u64>,
+    gathered: Gathered,
+    /// Whether a text, or the first part of one, has been read.
+    is_begun: bool,
 }
 
 struct FileFlaw {
@@ -97,6 +104,16 @@ macro_rules! sound {
 impl<R: BufRead> AofFile<R> {
     /// The next command; `None` at the end.
     fn next(&mut self) -> Sound<Option<Vec<Vec<u8>>>> {
+        loop {
+            match sound!(self.next_or_part()) {
+                Some(command) if command.is_empty() => {}
+                command => return Ok(Ok(command)),
+            }
+        }
+    }
+
+    /// The next command, without words if it is a part of a text that others follow.
+    fn next_or_part(&mut self) -> Sound<Option<Vec<Vec<u8>>>> {
         let begin = self.at;
         let count = loop {
             let line = sound!(self.line());
@@ -120,11 +137,16 @@ impl<R: BufRead> AofFile<R> {
             last_at = self.at - 2 - word.len() as u64;
             command.push(word);
         }
-        if is_journal(&command)
-            && let Err((error, key)) = records(&command[1])
-        {
-            let (at, reason) = (last_at + error.offset as u64, error.reason());
-            return Ok(Err(FileFlaw { at, reason: format!("in a MIDI.JOURNAL: {reason}"), key }));
+        if is_journal(&command) {
+            match self.whole(&mut command[1]) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ok(Some(Vec::new()))),
+                Err((error, key)) => {
+                    let (at, reason) = (last_at + error.offset as u64, error.reason());
+                    let reason = format!("in a MIDI.JOURNAL: {reason}");
+                    return Ok(Err(FileFlaw { at, reason, key }));
+                }
+            }
         }
         match () {
             _ if command[0].eq_ignore_ascii_case(b"multi") => self.multi = Some(begin),
@@ -132,6 +154,28 @@ impl<R: BufRead> AofFile<R> {
             _ => {}
         }
         Ok(Ok(Some(command)))
+    }
+
+    /// Makes the last part of a text the whole text, and reads its records. False if it is another
+    /// part.
+    fn whole(&mut self, text: &mut Vec<u8>) -> Result<bool, (RecordError, Option<Vec<u8>>)> {
+        let whole = match self.gathered.add(text) {
+            Err(error) if self.is_begun => return Err((error, None)),
+            Err(error) if !error.is_gap() => return Err((error, None)),
+            Err(_) => return Ok(false),
+            Ok(whole) => whole,
+        };
+        self.is_begun = true;
+        let Some(whole) = whole else { return Ok(false) };
+        records(&whole).map_err(|(error, key)| {
+            // Of a text in parts, where it ends in the file is all that can be said.
+            let is_in_parts = matches!(whole, Cow::Owned(_));
+            (if is_in_parts { RecordError { offset: 0, ..error } } else { error }, key)
+        })?;
+        if let Cow::Owned(whole) = whole {
+            *text = whole;
+        }
+        Ok(true)
     }
 
     fn end(&self) -> Result<(), Damage> {

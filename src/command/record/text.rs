@@ -29,7 +29,7 @@ impl RecordText {
 
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty()
+        self.len() == 0
     }
 
     /// Its own bytes, to append to.
@@ -67,6 +67,15 @@ impl RecordText {
         self.own.drain(start..start + len);
         let behind = self.values.iter_mut().filter(|(at, _)| *at >= start + len);
         behind.for_each(|(at, _)| *at -= len);
+    }
+
+    /// Makes its own bytes a value, if it refers to none: adding it to another text copies nothing
+    /// then. It has no [words](RecordText::words) any more.
+    pub fn share_own(&mut self) {
+        if self.values.is_empty() {
+            let own = std::mem::take(&mut self.own);
+            self.refer(SharedValue::new(own));
+        }
     }
 
     /// Lets go of its values. It is of no use then until it is cleared.
@@ -115,6 +124,17 @@ impl RecordText {
         self.pieces().for_each(|piece| out.extend_from_slice(piece));
     }
 
+    /// Appends `len` of its bytes, from this offset on.
+    pub fn write_range(&self, mut offset: usize, mut len: usize, out: &mut Vec<u8>) {
+        for piece in self.pieces() {
+            let (_, rest) = piece.split_at(offset.min(piece.len()));
+            offset -= piece.len() - rest.len();
+            let rest = &rest[..len.min(rest.len())];
+            out.extend_from_slice(rest);
+            len -= rest.len();
+        }
+    }
+
     /// Its bytes, in order.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.values.iter().map(|&(at, _)| at));
@@ -159,6 +179,17 @@ mod tests {
         let whole = copied(&[(b"1", &a), (b"2", &b), (b"3", &a)]);
         assert_eq!(text.bytes(), whole);
         assert_eq!(text.len(), whole.len());
+        for (offset, len) in (0..=whole.len()).flat_map(|at| [(at, 90), (0, at), (at, 1)]) {
+            let mut part = Vec::new();
+            let len = len.min(whole.len() - offset);
+            text.write_range(offset, len, &mut part);
+            assert_eq!(part, whole[offset..offset + len], "{len} bytes from {offset} on");
+        }
+        let mut shared = RecordText::default();
+        shared.own().extend_from_slice(&whole);
+        shared.share_own();
+        shared.add(&text);
+        assert_eq!(shared.bytes(), [&whole[..], &whole].concat());
         let head = b"*1\r\n$4\r\nEXEC\r\n";
         let mut grouped = RecordText::default();
         set(&mut grouped, b"1", &a);

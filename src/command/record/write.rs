@@ -21,7 +21,13 @@ pub fn header(version: u32, out: &mut Vec<u8>) {
 
 /// Whether a text says that it is of version 1.
 pub fn is_of_version_1(text: &[u8]) -> bool {
-    text.strip_prefix(VERSION).is_some_and(|rest| rest.starts_with(b"$1\r\n1\r\n"))
+    behind_header(text, 1).is_some()
+}
+
+/// What stands behind the version of a text, if it is this one, of one digit.
+pub(super) fn behind_header(text: &[u8], version: u32) -> Option<&[u8]> {
+    let (word, rest) = bulk_at(text.strip_prefix(VERSION)?)?;
+    (word == [b'0' + version as u8]).then_some(rest)
 }
 
 /// The bulk string with which a text begins, and the text behind it.
@@ -63,7 +69,7 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends what stands before the bytes of a bulk string.
 #[inline]
-fn bulk_head(out: &mut Vec<u8>, len: usize) {
+pub(super) fn bulk_head(out: &mut Vec<u8>, len: usize) {
     out.push(b'$');
     out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -71,7 +77,7 @@ fn bulk_head(out: &mut Vec<u8>, len: usize) {
 
 /// Appends a number as a bulk string.
 #[inline]
-fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+pub(super) fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 

@@ -13,6 +13,7 @@ use super::replicate::{
 };
 use crate::command::record::{Words, are_words_of};
 use crate::engine::{HostLog, Locked, Logged, Mode};
+use crate::limits::PARTS_UNWRITTEN_BYTES;
 
 thread_local! {
     /// Where this thread may log. Not a field of the instance: in RM_Yield a thread lends the
@@ -89,6 +90,20 @@ impl HostLog for TheLog {
     fn may_log(&self, _: Locked<'_>) -> bool {
         // SAFETY: `Logging` was made of a context that is valid while it lives.
         PLACE.get().is_some_and(|place| may_log(unsafe { Ctx::new(place.ctx) }))
+    }
+
+    /// Not while slots leave: then each record is logged by itself.
+    fn takes_parts(&self) -> bool {
+        !instance().slots.leaving.get()
+    }
+
+    /// Beside an fsync of `everysec` the host does not write, and all that is logged stays in its
+    /// buffer. It looks again ten times a second, or when a client has it turn its main loop. Before
+    /// a pause nothing waits.
+    fn has_room_for_part(&self, locked: Locked<'_>) -> bool {
+        let unwritten = instance().ctx(locked).info_number(c"persistence", c"aof_buffer_length");
+        instance().hand_over.calls_journal.get()
+            || unwritten.unwrap_or(0) < PARTS_UNWRITTEN_BYTES as u64
     }
 
     fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
