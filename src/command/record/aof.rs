@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
+use super::parts::is_last_part;
 use super::{Gathered, RecordError, Records};
 use crate::limits::MAX_STRING_BYTES;
 
@@ -37,8 +38,8 @@ pub fn is_journal(command: &[Vec<u8>]) -> bool {
 }
 
 /// Reads a file to its end, or up to the first damage. `each` gets every whole command. A text in
-/// parts is one command, with all of it, once the last part is there. Parts at the beginning whose
-/// first ones are in another file are left out.
+/// parts is one command, with all of it, once the last part is there. If its first parts are in
+/// another file, it is the last part.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -162,7 +163,7 @@ impl<R: BufRead> AofFile<R> {
         let whole = match self.gathered.add(text) {
             Err(error) if self.is_begun => return Err((error, None)),
             Err(error) if !error.is_gap() => return Err((error, None)),
-            Err(_) => return Ok(false),
+            Err(_) => return Ok(is_last_part(text)),
             Ok(whole) => whole,
         };
         self.is_begun = true;
@@ -268,4 +269,49 @@ fn key_at(text: &[u8]) -> Option<&[u8]> {
     let (name, rest) = word(rest)?;
     let is_without_key = [&b"SELECT"[..], b"VERSION", b"SWAPDB"].contains(&name);
     word(rest).filter(|_| !is_without_key).map(|(key, _)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Record, header, journal_head, part_head, part_of_text, select};
+    use super::*;
+    use crate::store::Origin;
+
+    fn journal(text: &[u8]) -> Vec<u8> {
+        [&journal_head(text.len())[..], text, b"\r\n"].concat()
+    }
+
+    fn read_all(file: &[u8]) -> (Vec<Vec<Vec<u8>>>, Result<(), Damage>) {
+        let mut commands = Vec::new();
+        let read = read(file, &mut |command| commands.push(command.to_vec()));
+        (commands, read.expect("no error of the system"))
+    }
+
+    #[test]
+    fn a_text_in_parts_is_one_command() {
+        let mut text = Vec::new();
+        header(1, &mut text);
+        select(0, &mut text);
+        Record::Set { key: b"k", value: b"value", expire_at: None, origin: Origin::Given }
+            .write(&mut text);
+        let (first, rest) = text.split_at(20);
+        let (second, third) = rest.split_at(20);
+        let mut last = Vec::new();
+        part_head(true, 40, third.len(), &mut last);
+        last.extend([third, b"\r\n"].concat());
+        let parts = [journal(&part_of_text(0, first)), journal(&part_of_text(20, second))];
+        let other = journal(&text);
+        let whole = vec![b"MIDI.JOURNAL".to_vec(), text.clone()];
+        let last = journal(&last);
+        let file = [&other[..], &parts[0], &parts[1], &last, &other].concat();
+        assert_eq!(read_all(&file), (vec![whole.clone(); 3], Ok(())));
+        let unfinished = [&other[..], &parts[0], &parts[1]].concat();
+        assert_eq!(read_all(&unfinished), (vec![whole.clone()], Ok(())));
+        let (commands, read) = read_all(&[&parts[1][..], &last, &other].concat());
+        assert_eq!((commands.len(), &commands[1], read), (2, &whole, Ok(())));
+        assert!(Records::new(&commands[0][1]).is_err(), "it begins in another file");
+        let (commands, read) = read_all(&[&other[..], &parts[0], &last].concat());
+        assert_eq!(commands.len(), 1);
+        assert_eq!(read.expect_err("a gap").whole_until, other.len() as u64);
+    }
 }

@@ -51,6 +51,11 @@ impl<'a> Part<'a> {
     }
 }
 
+/// Whether a text is the last part of a longer one.
+pub(super) fn is_last_part(text: &[u8]) -> bool {
+    matches!(Part::of(text), Ok(Some(part)) if part.is_last)
+}
+
 /// What has come of a text whose last part has not.
 #[derive(Debug, Default)]
 pub struct Gathered(Vec<u8>);
