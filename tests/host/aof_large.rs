@@ -1,5 +1,5 @@
-//! The promise: a value of any size that fits is logged once, and a byte appended to it is logged as
-//! that byte.
+//! The promise: a value of any size that fits is logged once, and a byte appended to it is logged
+//! as that byte.
 //!
 //! Environment: `MIDI_LARGE_MB` (the size of the value; 512, the host's limit, takes the server
 //! 2.1 GB).

@@ -2,8 +2,8 @@
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
-//! with `VERSION 1`, or with `VERSION 2` if a record in it needs that. A text of version 3 is a part
-//! of a longer one: see `parts`.
+//! with `VERSION 1`, or with `VERSION 2` if a record in it needs that. A text of version 3 is a
+//! part of a longer one: see `parts`.
 //!
 //! Records are unconditional: whether a command does anything was decided before they were made.
 //! Replaying them looks at no clock.

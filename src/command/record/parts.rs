@@ -23,13 +23,13 @@ pub fn part_head(is_last: bool, offset: usize, len: usize, out: &mut Vec<u8>) {
 }
 
 /// A part of a text.
-struct Part<'a> {
+struct TextPart<'a> {
     offset: usize,
     bytes: &'a [u8],
     is_last: bool,
 }
 
-impl<'a> Part<'a> {
+impl<'a> TextPart<'a> {
     /// The part that a text is; `None` if it is of an older version, or of a newer one.
     fn of(text: &'a [u8]) -> Result<Option<Self>, RecordError> {
         let Some(record) = behind_header(text, PART_VERSION) else { return Ok(None) };
@@ -44,7 +44,7 @@ impl<'a> Part<'a> {
                 _ => return None,
             };
             let offset = parse_integer(offset)?.try_into().ok()?;
-            rest.is_empty().then_some(Part { offset, bytes, is_last })
+            rest.is_empty().then_some(TextPart { offset, bytes, is_last })
         };
         let error = RecordError { offset: text.len() - record.len(), flaw: Flaw::Part };
         read().map(Some).ok_or(error)
@@ -53,7 +53,7 @@ impl<'a> Part<'a> {
 
 /// Whether a text is the last part of a longer one.
 pub(super) fn is_last_part(text: &[u8]) -> bool {
-    matches!(Part::of(text), Ok(Some(part)) if part.is_last)
+    matches!(TextPart::of(text), Ok(Some(part)) if part.is_last)
 }
 
 /// What has come of a text whose last part has not.
@@ -72,7 +72,7 @@ impl Gathered {
     /// # Errors
     /// It is a part that does not follow the one before.
     pub fn add<'t>(&mut self, text: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, RecordError> {
-        let Some(part) = Part::of(text)? else {
+        let Some(part) = TextPart::of(text)? else {
             self.clear();
             return Ok(Some(Cow::Borrowed(text)));
         };
