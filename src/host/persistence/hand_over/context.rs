@@ -98,8 +98,8 @@ impl HostLog for TheLog {
     }
 
     /// Beside an fsync of `everysec` the host does not write, and all that is logged stays in its
-    /// buffer. It looks again ten times a second, or when a client has it turn its main loop. Before
-    /// a pause nothing waits.
+    /// buffer. It looks again ten times a second, or when a client has it turn its main loop.
+    /// Before a pause nothing waits.
     fn has_room_for_part(&self, locked: Locked<'_>) -> bool {
         let unwritten = instance().ctx(locked).info_number(c"persistence", c"aof_buffer_length");
         instance().hand_over.calls_journal.get()
