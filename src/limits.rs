@@ -299,9 +299,25 @@ pub const GATHERED_FOR: Duration = Duration::from_micros(100);
 /// that up costs more than small values do. The model of the log gets there, too.
 pub const KEPT_ONCE_BYTES: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
+/// The log's text refers to a value of so many bytes instead of copying it: below that, what it
+/// takes to share a value costs more than the copy. The model of the log gets there, too.
+pub const REFERRED_BYTES: usize = if cfg!(test) { 64 } else { 32 << 10 };
+
 /// About the largest text of records that the main thread gives to the host's log at once, in
 /// bytes: writing it takes about a millisecond. A single run may make a larger one.
 pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;
+
+/// A text whose first run has more bytes than this is given to the host in parts; at least twice
+/// as long as they are. The model of the log has parts, too.
+pub const PARTED_BYTES: usize = if cfg!(test) { 110 } else { 8 << 20 };
+
+/// The bytes of a part. One is logged in a turn of the main loop: with `appendfsync always` each
+/// waits for an fsync.
+pub const TEXT_PART_BYTES: usize = if cfg!(test) { 40 } else { JOURNAL_TEXT_BYTES };
+
+/// While the host's AOF buffer has so many bytes that are not written, the next part of a long text
+/// waits: for a tenth of a second at most, if the disk is fast enough.
+pub const PARTS_UNWRITTEN_BYTES: usize = 8 << 20;
 
 /// `midi.journal-buffer`: the most bytes of writes, with what their keys were before, that wait for
 /// the host's log before writes wait; by default, and within these bounds.

@@ -153,7 +153,10 @@ struct Plain<W> {
 impl<W: Write> Plain<W> {
     fn command(&mut self, command: &[Vec<u8>]) -> io::Result<()> {
         if aof::is_journal(command) {
-            let records = Records::new(&command[1]).into_iter().flatten();
+            let Ok(records) = Records::new(&command[1]) else {
+                eprintln!("A large value is left out: its first parts are in the file before.");
+                return Ok(());
+            };
             for record in records.map_while(Result::ok) {
                 let is_inner = matches!(record, Record::Multi | Record::Exec) && self.in_multi;
                 if !is_inner {

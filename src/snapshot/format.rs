@@ -8,6 +8,7 @@
 //!   entries     database varint │ entries
 //!   large entry database varint │ entry head │ value length varint │ xxh3_64 of the value 8;
 //!               the next string is the value, as it is
+//!   begun text  the next bytes of a text of records whose last part was not logged yet
 //!   end         fields: 0x01 frames before this one, 0x02 keys, 0x03 keys with an expiry,
 //!               0x04 bytes of keys and values (all varints)
 //! entry         entry head │ value length varint │ value
@@ -29,8 +30,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::Fault;
 use super::numbers::{
-    BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FRAMES, HEADER, KEYS,
-    LARGE_ENTRY, MAY_SKIP, ORIGIN, STRING, WRITER,
+    BEGUN_TEXT, BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FRAMES, HEADER,
+    KEYS, LARGE_ENTRY, MAY_SKIP, ORIGIN, STRING, WRITER,
 };
 use crate::store::{Origin, UnixMs};
 
@@ -186,6 +187,15 @@ pub(super) fn large_entry(db: u32, head: &EntryHead<'_>, value: &[u8]) -> Vec<u8
     put_head(&mut frame, head);
     put_varint(&mut frame, value.len() as u64);
     frame.extend_from_slice(&checksum(value).to_le_bytes());
+    seal(&mut frame);
+    frame
+}
+
+/// A frame of a text of records that was begun.
+pub(super) fn begun_text(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(1 + bytes.len() + SUM_BYTES);
+    frame.push(BEGUN_TEXT);
+    frame.extend_from_slice(bytes);
     seal(&mut frame);
     frame
 }

@@ -8,7 +8,7 @@ use super::error::{Fault, LoadError};
 use super::format::{self, Header, Tally};
 use super::inserter::Inserter;
 use super::intake::{Intake, Offered, RawFrame};
-use super::numbers::{END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
+use super::numbers::{BEGUN_TEXT, END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
 use crate::engine::{Engine, Staging, Work, without_reply};
 use crate::sync::Locked;
 
@@ -70,7 +70,7 @@ pub fn load(
     let closing = EndOnDrop(&intake);
     engine.jobs.start_own(engine.context(), "load", work(engine, &intake, header.keys));
     let mut own = Inserter::new(&intake);
-    let read = reader.frames(&intake, &mut own, |frames, tally| {
+    let read = reader.frames(staging, &intake, &mut own, |frames, tally| {
         progress(stats(frames, tally, &header));
     });
     match &read {
@@ -174,6 +174,7 @@ impl Reader<'_> {
     /// Reads all frames to the end, and leaves them to the intake.
     fn frames(
         &mut self,
+        staging: &Staging,
         intake: &Intake,
         own: &mut Inserter,
         mut progress: impl FnMut(u64, Tally),
@@ -189,6 +190,11 @@ impl Reader<'_> {
                     return checked.map_err(fault);
                 }
                 Some(ENTRIES | LARGE_ENTRY) => {}
+                Some(BEGUN_TEXT) => {
+                    let (_, bytes) = format::open(&frame.bytes).map_err(fault)?;
+                    staging.gathered.lock().extend_from_slice(bytes);
+                    continue;
+                }
                 Some(kind) if format::may_skip(kind) => {}
                 Some(kind) => {
                     let checked = format::open(&frame.bytes).and(Err(Fault::UnknownKind(kind)));

@@ -10,6 +10,8 @@ pub(super) const HEADER: u8 = 1;
 pub(super) const ENTRIES: u8 = 2;
 pub(super) const LARGE_ENTRY: u8 = 3;
 pub(super) const END: u8 = 4;
+/// An older reader may skip it: it refuses the next part of the text.
+pub(super) const BEGUN_TEXT: u8 = 0x85;
 
 /// Set in kinds, types and tags that may be skipped.
 pub(super) const MAY_SKIP: u8 = 0x80;
@@ -40,6 +42,7 @@ pub(super) fn kind_name(kind: u8) -> Option<&'static str> {
         ENTRIES => Some("entries"),
         LARGE_ENTRY => Some("large entry"),
         END => Some("end"),
+        BEGUN_TEXT => Some("begun text"),
         _ => None,
     }
 }

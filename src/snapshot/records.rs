@@ -3,7 +3,7 @@
 
 use super::format::EntryHead;
 use crate::command::record::{
-    Record, header, journal_head, select, set_before_value, set_behind_value,
+    Record, header, journal_head, part_of_text, select, set_before_value, set_behind_value,
 };
 
 const LINE_END: &[u8] = b"\r\n";
@@ -18,6 +18,13 @@ pub(super) fn begin(text: &mut Vec<u8>, db: u32) {
 pub(super) fn put_entry(text: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
     let EntryHead { key, expire_at, origin, .. } = *head;
     Record::Set { key, value, expire_at, origin }.write(text);
+}
+
+/// A part of a text that was begun, as a MIDI.JOURNAL.
+pub(super) fn part(offset: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut text = part_of_text(offset, bytes);
+    seal(&mut text);
+    text
 }
 
 /// Makes a text a MIDI.JOURNAL.

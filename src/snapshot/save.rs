@@ -63,6 +63,7 @@ pub fn save(
         saving.put(&format::header(Header { databases: needed, distrusted, keys }));
     }
     databases.into_iter().for_each(|db| saving.database(db));
+    saving.begun_text();
     if saved_as == SavedAs::Section {
         saving.put(&format::end(saving.frames, saving.tally));
     }
@@ -140,6 +141,23 @@ impl Saving<'_, '_> {
             });
         }
         (databases, keys)
+    }
+
+    /// Saves what the log has of a text whose last part it does not have yet: it goes on from here.
+    /// Behind the keys: a text of records gives up the parts before it.
+    fn begun_text(&mut self) {
+        let (engine, mut offset) = (self.engine, 0);
+        loop {
+            let bytes = engine.ledger.log.begun_text(offset, SNAPSHOT_FRAME_BYTES);
+            if bytes.is_empty() || self.sink.has_failed() {
+                return;
+            }
+            self.put(&match self.saved_as {
+                SavedAs::Section => format::begun_text(&bytes),
+                SavedAs::Records => records::part(offset, &bytes),
+            });
+            offset += bytes.len();
+        }
     }
 
     /// Saves a database. Its frames run over shards, so that small ones do not make small frames.

@@ -205,12 +205,16 @@ fn errors_say_what_is_wrong() {
 fn versions_are_checked() {
     for (text, expected) in [
         (
-            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n*1\r\n$3\r\nNEW\r\n"[..],
-            "version '3', written by a newer midi (this one reads up to version 2), at byte 0",
+            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n4\r\n*1\r\n$3\r\nNEW\r\n"[..],
+            "version '4', written by a newer midi (this one reads up to version 3), at byte 0",
         ),
         (
-            b"*3\r\n$7\r\nVERSION\r\n$1\r\n3\r\n$1\r\nx\r\n",
-            "version '3', written by a newer midi (this one reads up to version 2), at byte 0",
+            b"*3\r\n$7\r\nVERSION\r\n$1\r\n4\r\n$1\r\nx\r\n",
+            "version '4', written by a newer midi (this one reads up to version 3), at byte 0",
+        ),
+        (
+            b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n*1\r\n$4\r\nLAST\r\n",
+            "no part of a text, where its version says so, at byte 0",
         ),
         (
             b"*3\r\n$7\r\nVERSION\r\n$1\r\n1\r\n$1\r\nx\r\n",

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-use midi::command::record::{Record, header, select};
+use midi::command::record::{Record, header, part_of_text, select};
 use midi::store::Origin;
 
 use super::aof_base::turn_on;
@@ -370,9 +370,15 @@ fn records_that_cannot_be_replayed_end_the_start() {
         ),
         (journal(&late), format!("a MIDI.JOURNAL cannot be replayed: {unknown} {at}")),
         (
-            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n"),
-            "a MIDI.JOURNAL cannot be replayed: version '3', written by a newer midi (this one \
-             reads up to version 2), at byte 0"
+            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n4\r\n"),
+            "a MIDI.JOURNAL cannot be replayed: version '4', written by a newer midi (this one \
+             reads up to version 3), at byte 0"
+                .into(),
+        ),
+        (
+            [journal(&part_of_text(0, b"12345")), journal(&part_of_text(4, b"6"))].concat(),
+            "a MIDI.JOURNAL cannot be replayed: a part of a text that does not follow the part \
+             before it, at byte 0"
                 .into(),
         ),
         (

@@ -16,6 +16,7 @@ mod aof_damage;
 mod aof_debug;
 mod aof_large;
 mod aof_load;
+mod aof_parts;
 mod aof_pauses;
 mod aof_text_base;
 mod aof_torn;

@@ -1,9 +1,11 @@
 //! AOF files, as the host has written them: the commands in them, and the first damage, also inside
 //! of the texts of MIDI.JOURNAL, which the host's own tool does not read.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
-use super::{RecordError, Records};
+use super::parts::is_last_part;
+use super::{Gathered, RecordError, Records};
 use crate::limits::MAX_STRING_BYTES;
 
 /// What is wrong with a file, and where. Positions are in bytes from its beginning.
@@ -35,7 +37,9 @@ pub fn is_journal(command: &[Vec<u8>]) -> bool {
     command.len() == 2 && command[0].eq_ignore_ascii_case(b"midi.journal")
 }
 
-/// Reads a file to its end, or up to the first damage. `each` gets every whole command.
+/// Reads a file to its end, or up to the first damage. `each` gets every whole command. A text in
+/// parts is one command, with all of it, once the last part is there. If its first parts are in
+/// another file, it is the last part.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -43,7 +47,8 @@ pub fn read(
     input: impl BufRead,
     each: &mut dyn FnMut(&[Vec<u8>]),
 ) -> io::Result<Result<(), Damage>> {
-    let mut file = AofFile { input, at: 0, multi: None };
+    let gathered = Gathered::default();
+    let mut file = AofFile { input, at: 0, multi: None, gathered, is_begun: false };
     loop {
         let begin = file.at;
         match file.next()? {
@@ -64,6 +69,9 @@ struct AofFile<R> {
     at: u64,
     /// Where the MULTI began that is open.
     multi: Option<u64>,
+    gathered: Gathered,
+    /// Whether a text, or the first part of one, has been read.
+    is_begun: bool,
 }
 
 struct FileFlaw {
@@ -97,6 +105,16 @@ macro_rules! sound {
 impl<R: BufRead> AofFile<R> {
     /// The next command; `None` at the end.
     fn next(&mut self) -> Sound<Option<Vec<Vec<u8>>>> {
+        loop {
+            match sound!(self.next_or_part()) {
+                Some(command) if command.is_empty() => {}
+                command => return Ok(Ok(command)),
+            }
+        }
+    }
+
+    /// The next command, without words if it is a part of a text that others follow.
+    fn next_or_part(&mut self) -> Sound<Option<Vec<Vec<u8>>>> {
         let begin = self.at;
         let count = loop {
             let line = sound!(self.line());
@@ -120,11 +138,16 @@ impl<R: BufRead> AofFile<R> {
             last_at = self.at - 2 - word.len() as u64;
             command.push(word);
         }
-        if is_journal(&command)
-            && let Err((error, key)) = records(&command[1])
-        {
-            let (at, reason) = (last_at + error.offset as u64, error.reason());
-            return Ok(Err(FileFlaw { at, reason: format!("in a MIDI.JOURNAL: {reason}"), key }));
+        if is_journal(&command) {
+            match self.whole(&mut command[1]) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ok(Some(Vec::new()))),
+                Err((error, key)) => {
+                    let (at, reason) = (last_at + error.offset as u64, error.reason());
+                    let reason = format!("in a MIDI.JOURNAL: {reason}");
+                    return Ok(Err(FileFlaw { at, reason, key }));
+                }
+            }
         }
         match () {
             _ if command[0].eq_ignore_ascii_case(b"multi") => self.multi = Some(begin),
@@ -132,6 +155,28 @@ impl<R: BufRead> AofFile<R> {
             _ => {}
         }
         Ok(Ok(Some(command)))
+    }
+
+    /// Makes the last part of a text the whole text, and reads its records. False if it is another
+    /// part.
+    fn whole(&mut self, text: &mut Vec<u8>) -> Result<bool, (RecordError, Option<Vec<u8>>)> {
+        let whole = match self.gathered.add(text) {
+            Err(error) if self.is_begun => return Err((error, None)),
+            Err(error) if !error.is_gap() => return Err((error, None)),
+            Err(_) => return Ok(is_last_part(text)),
+            Ok(whole) => whole,
+        };
+        self.is_begun = true;
+        let Some(whole) = whole else { return Ok(false) };
+        records(&whole).map_err(|(error, key)| {
+            // Of a text in parts, where it ends in the file is all that can be said.
+            let is_in_parts = matches!(whole, Cow::Owned(_));
+            (if is_in_parts { RecordError { offset: 0, ..error } } else { error }, key)
+        })?;
+        if let Cow::Owned(whole) = whole {
+            *text = whole;
+        }
+        Ok(true)
     }
 
     fn end(&self) -> Result<(), Damage> {
@@ -224,4 +269,49 @@ fn key_at(text: &[u8]) -> Option<&[u8]> {
     let (name, rest) = word(rest)?;
     let is_without_key = [&b"SELECT"[..], b"VERSION", b"SWAPDB"].contains(&name);
     word(rest).filter(|_| !is_without_key).map(|(key, _)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Record, header, journal_head, part_head, part_of_text, select};
+    use super::*;
+    use crate::store::Origin;
+
+    fn journal(text: &[u8]) -> Vec<u8> {
+        [&journal_head(text.len())[..], text, b"\r\n"].concat()
+    }
+
+    fn read_all(file: &[u8]) -> (Vec<Vec<Vec<u8>>>, Result<(), Damage>) {
+        let mut commands = Vec::new();
+        let read = read(file, &mut |command| commands.push(command.to_vec()));
+        (commands, read.expect("no error of the system"))
+    }
+
+    #[test]
+    fn a_text_in_parts_is_one_command() {
+        let mut text = Vec::new();
+        header(1, &mut text);
+        select(0, &mut text);
+        Record::Set { key: b"k", value: b"value", expire_at: None, origin: Origin::Given }
+            .write(&mut text);
+        let (first, rest) = text.split_at(20);
+        let (second, third) = rest.split_at(20);
+        let mut last = Vec::new();
+        part_head(true, 40, third.len(), &mut last);
+        last.extend([third, b"\r\n"].concat());
+        let parts = [journal(&part_of_text(0, first)), journal(&part_of_text(20, second))];
+        let other = journal(&text);
+        let whole = vec![b"MIDI.JOURNAL".to_vec(), text.clone()];
+        let last = journal(&last);
+        let file = [&other[..], &parts[0], &parts[1], &last, &other].concat();
+        assert_eq!(read_all(&file), (vec![whole.clone(); 3], Ok(())));
+        let unfinished = [&other[..], &parts[0], &parts[1]].concat();
+        assert_eq!(read_all(&unfinished), (vec![whole.clone()], Ok(())));
+        let (commands, read) = read_all(&[&parts[1][..], &last, &other].concat());
+        assert_eq!((commands.len(), &commands[1], read), (2, &whole, Ok(())));
+        assert!(Records::new(&commands[0][1]).is_err(), "it begins in another file");
+        let (commands, read) = read_all(&[&other[..], &parts[0], &last].concat());
+        assert_eq!(commands.len(), 1);
+        assert_eq!(read.expect_err("a gap").whole_until, other.len() as u64);
+    }
 }

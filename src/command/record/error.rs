@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::RECORD_VERSION;
+use super::PART_VERSION;
 
 /// The most of a name in an error, in bytes.
 const NAME_BYTES: usize = 64;
@@ -32,6 +32,10 @@ pub(super) enum Flaw {
     Arguments(String),
     /// A record about a key stands before the first SELECT.
     NoDatabase,
+    /// It has the version of a part, and is none; or a whole text should be here.
+    Part,
+    /// A part of a text, but not the one behind the last.
+    Gap,
     /// MULTI in MULTI, EXEC without MULTI, or no EXEC.
     Unpaired,
 }
@@ -44,6 +48,11 @@ pub(super) fn shown(name: &[u8]) -> String {
 }
 
 impl RecordError {
+    /// Whether it is a part of a text that does not follow the part before it.
+    pub(super) fn is_gap(&self) -> bool {
+        self.flaw == Flaw::Gap
+    }
+
     /// What is wrong, without the place.
     pub fn reason(&self) -> String {
         self.flaw.to_string()
@@ -65,13 +74,15 @@ impl fmt::Display for Flaw {
             Flaw::Version(version) => write!(
                 out,
                 "version '{version}', written by a newer midi (this one reads up to version \
-                 {RECORD_VERSION})"
+                 {PART_VERSION})"
             ),
             Flaw::Unknown(name) => {
                 write!(out, "unknown record '{name}', perhaps written by a newer midi")
             }
             Flaw::Arguments(name) => write!(out, "wrong arguments of record '{name}'"),
             Flaw::NoDatabase => write!(out, "a record before the first SELECT"),
+            Flaw::Part => write!(out, "no part of a text, where its version says so"),
+            Flaw::Gap => write!(out, "a part of a text that does not follow the part before it"),
             Flaw::Unpaired => write!(out, "MULTI and EXEC do not match"),
         }
     }

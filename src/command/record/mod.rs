@@ -2,7 +2,8 @@
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
-//! with `VERSION 1`, or with `VERSION 2` if a record in it needs that.
+//! with `VERSION 1`, or with `VERSION 2` if a record in it needs that. A text of version 3 is a
+//! part of a longer one: see `parts`.
 //!
 //! Records are unconditional: whether a command does anything was decided before they were made.
 //! Replaying them looks at no clock.
@@ -10,22 +11,26 @@
 pub mod aof;
 mod apply;
 mod error;
+mod parts;
 mod pieces;
 mod read;
+mod text;
 mod write;
 
 pub use apply::CannotApply;
 pub use error::RecordError;
+pub use parts::{Gathered, PART_VERSION, part_head, part_of_text};
 pub use pieces::{Pieces, Words};
 pub use read::{Records, RecordsPosition};
+pub use text::RecordText;
 pub use write::{
-    MULTI, header, is_of_version_1, is_text_of, journal_head, select, set_before_value,
+    MULTI, are_words_of, header, is_of_version_1, journal_head, select, set_before_value,
     set_behind_value,
 };
 
 use crate::store::{Origin, UnixMs};
 
-/// The newest version of a text. Texts up to it can be read, newer ones not.
+/// The newest version of a text of records. Texts up to it can be read.
 pub const RECORD_VERSION: u32 = 2;
 
 /// What was done to a key, or to two.

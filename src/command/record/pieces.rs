@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::super::parse_integer;
-use super::write::bulk_at;
-use crate::store::ValuePart;
+use super::write::{behind_head, bulk_at};
+use crate::store::{SharedValue, ValuePart};
 
 /// Words of a record, or of a command.
 #[derive(Clone, Copy)]
@@ -13,6 +13,15 @@ pub enum Words<'a> {
     List(&'a [&'a [u8]]),
     /// As many bulk strings of a text, which has been looked through.
     Text(&'a [u8]),
+    /// The same, where the bytes of large words stand elsewhere.
+    Referring {
+        /// The text without them.
+        text: &'a [u8],
+        /// How many bytes are before it.
+        head: usize,
+        /// They, each with its place in the text and what is before it.
+        values: &'a [(usize, SharedValue)],
+    },
 }
 
 impl<'a> Words<'a> {
@@ -24,11 +33,19 @@ impl<'a> Words<'a> {
 
     /// The words.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
-        let (list, mut text) = match self {
-            Words::List(list) => (list, &[][..]),
-            Words::Text(text) => (&[][..], text),
+        let (list, mut text, mut values, end) = match self {
+            Words::List(list) => (list, &[][..], &[][..], 0),
+            Words::Text(text) => (&[][..], text, &[][..], 0),
+            Words::Referring { text, head, values } => (&[][..], text, values, head + text.len()),
         };
         list.iter().copied().chain(std::iter::from_fn(move || {
+            if let [(at, value), others @ ..] = values
+                && let Some(rest) = behind_head(text)
+                && end - rest.len() == *at
+            {
+                (text, values) = (rest.strip_prefix(b"\r\n")?, others);
+                return Some(value.bytes());
+            }
             let (word, rest) = bulk_at(text)?;
             text = rest;
             Some(word)

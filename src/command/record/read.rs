@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::super::parse_integer;
 use super::error::{Flaw, shown};
-use super::{Pieces, RECORD_VERSION, Record, RecordError, Words};
+use super::{PART_VERSION, Pieces, RECORD_VERSION, Record, RecordError, Words};
 use crate::limits::MAX_STRING_BYTES;
 use crate::store::Origin;
 
@@ -87,6 +87,7 @@ impl<'a> Records<'a> {
         match words[..] {
             [b"VERSION", number, ..] => match unsigned(number) {
                 Some(version @ 1..=RECORD_VERSION) if count == 2 => Ok(version),
+                Some(PART_VERSION) => Err(Flaw::Part),
                 Some(1..=RECORD_VERSION) => Err(Flaw::Arguments(shown(words[0]))),
                 _ => Err(Flaw::Version(shown(number))),
             },

@@ -1,8 +1,8 @@
 //! Writing records. This runs once for each logged write, so it only appends bytes.
 
 use super::super::parse_integer;
-use super::{Pieces, Record, Words};
-use crate::store::{Origin, UnixMs};
+use super::{Pieces, Record, RecordText, Words};
+use crate::store::{Origin, SharedValue, UnixMs};
 
 /// The most that the lengths, line ends and options of a record take, in bytes.
 const FRAME_BYTES: usize = 128;
@@ -21,7 +21,13 @@ pub fn header(version: u32, out: &mut Vec<u8>) {
 
 /// Whether a text says that it is of version 1.
 pub fn is_of_version_1(text: &[u8]) -> bool {
-    text.strip_prefix(VERSION).is_some_and(|rest| rest.starts_with(b"$1\r\n1\r\n"))
+    behind_header(text, 1).is_some()
+}
+
+/// What stands behind the version of a text, if it is this one, of one digit.
+pub(super) fn behind_header(text: &[u8], version: u32) -> Option<&[u8]> {
+    let (word, rest) = bulk_at(text.strip_prefix(VERSION)?)?;
+    (word == [b'0' + version as u8]).then_some(rest)
 }
 
 /// The bulk string with which a text begins, and the text behind it.
@@ -32,6 +38,12 @@ pub(super) fn bulk_at(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = parse_integer(&text[..digits])?.try_into().ok()?;
     let (word, rest) = text.get(digits + 2..)?.split_at_checked(len)?;
     Some((word, rest.strip_prefix(b"\r\n")?))
+}
+
+/// What stands behind the length of the bulk string with which a text begins.
+pub(super) fn behind_head(text: &[u8]) -> Option<&[u8]> {
+    let line = text.iter().position(|&byte| byte == b'\n')?;
+    Some(&text[line + 1..])
 }
 
 /// Appends the sign and the number of a record's words.
@@ -57,7 +69,7 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends what stands before the bytes of a bulk string.
 #[inline]
-fn bulk_head(out: &mut Vec<u8>, len: usize) {
+pub(super) fn bulk_head(out: &mut Vec<u8>, len: usize) {
     out.push(b'$');
     out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -65,7 +77,7 @@ fn bulk_head(out: &mut Vec<u8>, len: usize) {
 
 /// Appends a number as a bulk string.
 #[inline]
-fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+pub(super) fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
@@ -77,12 +89,33 @@ pub fn journal_head(len: usize) -> Vec<u8> {
     out
 }
 
-/// Whether this is the text of a record with this name, in whatever case, and these arguments.
-pub fn is_text_of<'w>(text: &[u8], name: &str, mut args: impl Iterator<Item = &'w [u8]>) -> bool {
-    let mut words = Words::of_record(text).iter();
+/// Whether these are the words of a record with this name, in whatever case, and these arguments.
+pub fn are_words_of<'w>(
+    words: Words<'_>,
+    name: &str,
+    mut args: impl Iterator<Item = &'w [u8]>,
+) -> bool {
+    let mut words = words.iter();
+    // A large argument that is kept is the value itself: there is nothing to be compared.
+    let is = |word: &[u8], arg: &[u8]| std::ptr::eq(word, arg) || word == arg;
     words.next().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
-        && args.all(|arg| words.next() == Some(arg))
+        && args.all(|arg| words.next().is_some_and(|word| is(word, arg)))
         && words.next().is_none()
+}
+
+impl RecordText {
+    /// Appends a [`Record::Set`] of a large value, which is not copied.
+    pub fn add_set(
+        &mut self,
+        key: &[u8],
+        value: SharedValue,
+        expire_at: Option<UnixMs>,
+        origin: Origin,
+    ) {
+        set_before_value(self.own(), key, value.bytes().len(), expire_at, origin);
+        self.refer(value);
+        set_behind_value(self.own(), expire_at, origin);
+    }
 }
 
 impl Record<'_> {
@@ -227,7 +260,9 @@ mod tests {
     fn a_command_that_says_the_same() {
         let mut text = Vec::new();
         Record::SetRange { key: b"key", offset: 12, bytes: b"" }.write(&mut text);
-        let is = |name: &str, args: &[&[u8]]| is_text_of(&text, name, args.iter().copied());
+        let is = |name: &str, args: &[&[u8]]| {
+            are_words_of(Words::of_record(&text), name, args.iter().copied())
+        };
         assert!(is("setrange", &[b"key", b"12", b""]));
         for (name, args) in [
             ("setrangE", &[&b"key"[..], b"12"][..]),
@@ -238,10 +273,7 @@ mod tests {
         ] {
             assert!(!is(name, args), "{name} {args:?}");
         }
-        assert!(!is_text_of(
-            &text[..text.len() - 1],
-            "setrange",
-            [&b"key"[..], b"12", b""].into_iter()
-        ));
+        let cut = Words::of_record(&text[..text.len() - 1]);
+        assert!(!are_words_of(cut, "setrange", [&b"key"[..], b"12", b""].into_iter()));
     }
 }

@@ -18,6 +18,16 @@ pub trait HostLog: Send + Sync {
     /// Writes to it, in the order of the calls. False if the host refuses: it logs nothing of what
     /// is done here.
     fn write(&self, locked: Locked<'_>, logged: Logged<'_>) -> bool;
+
+    /// Whether it takes a long text in parts.
+    fn takes_parts(&self) -> bool {
+        true
+    }
+
+    /// Whether it has room for another part of a long text now. If not, it asks for the tail again.
+    fn has_room_for_part(&self, _: Locked<'_>) -> bool {
+        true
+    }
 }
 
 /// The host and the ports, as far as they have been set.
@@ -80,6 +90,16 @@ impl Outside {
     /// Writes to the host's log; false if the host refuses. Without a host, all is taken.
     pub(in crate::engine) fn log(&self, locked: Locked<'_>, logged: Logged<'_>) -> bool {
         self.log.get().is_none_or(|log| log.write(locked, logged))
+    }
+
+    /// Whether the host's log takes a long text in parts.
+    pub(in crate::engine) fn takes_parts(&self) -> bool {
+        self.log.get().is_none_or(|log| log.takes_parts())
+    }
+
+    /// Whether the host's log has room for another part of a long text.
+    pub(in crate::engine) fn has_room_for_part(&self, locked: Locked<'_>) -> bool {
+        self.log.get().is_none_or(|log| log.has_room_for_part(locked))
     }
 
     /// The host, once it has been set.

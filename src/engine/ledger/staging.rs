@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Ledger;
 use super::slots::SlotCounts;
+use crate::command::record::Gathered;
 use crate::engine::shards::{Shards, sort_by_shard};
 use crate::store::{
     Done, Edit, KeyHash, KeyHasher, Now, Origin, Remains, Store, Table, UnixMs, Value, prefetch,
@@ -28,6 +29,8 @@ pub struct Staging {
     hasher: KeyHasher,
     mask: u32,
     slots: SlotCounts,
+    /// What its writer had of a text whose last part will come.
+    pub gathered: Mutex<Vec<u8>>,
 }
 
 /// A key that is to be staged.
@@ -61,6 +64,7 @@ impl Staging {
             hasher: like.hasher.clone(),
             mask: like.count() - 1,
             slots: SlotCounts::of(&like.context.config),
+            gathered: Mutex::default(),
         }
     }
 
@@ -150,6 +154,7 @@ impl Staging {
     /// [`free_later`](crate::engine::free_later).
     pub fn install(mut self, ledger: &Ledger, locked: Locked<'_>) -> Vec<Remains> {
         let (mut remains, mut slots) = (Vec::new(), Some(self.slots.take()));
+        self.install_gathered(ledger);
         self.edit_with(ledger, locked, |store, db, staged| {
             if let Some(slots) = slots.take() {
                 ledger.slots.become_those_of(&slots);
@@ -166,11 +171,17 @@ impl Staging {
     /// time that it takes, with all tokens held, grows with the number of staged keys. To clients
     /// that watch keys all keys have changed.
     pub fn merge(self, ledger: &Ledger, locked: Locked<'_>) {
+        self.install_gathered(ledger);
         self.edit_with(ledger, locked, |store, db, staged| {
             put_all(store.db(db), staged, &ledger.shards.hasher, |key, gained| {
                 ledger.slots.count(db, || key, gained);
             });
         });
+    }
+
+    fn install_gathered(&self, ledger: &Ledger) {
+        let gathered = std::mem::take(&mut *self.gathered.lock());
+        *ledger.log.gathered.lock() = Gathered::new(gathered);
     }
 
     /// Whether the keyspace has any of the staged keys, expired ones included.

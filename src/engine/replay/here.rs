@@ -8,11 +8,17 @@ use crate::engine::{Engine, Taking};
 use crate::limits::AHEAD;
 use crate::sync::Locked;
 
-/// Replays a text on this thread. The records of a group are seen all at once.
+/// Replays a text on this thread. The records of a group are seen all at once. A part of a longer
+/// text is kept until the last one comes.
 ///
 /// # Errors
 /// The text cannot be replayed; a part of it may have been.
 pub fn replay_here(engine: &Engine, locked: Locked<'_>, text: &[u8]) -> Result<(), TextError> {
+    let whole = engine.ledger.log.gathered.lock().add(text)?;
+    whole.map_or(Ok(()), |text| replay_whole(engine, locked, &text))
+}
+
+fn replay_whole(engine: &Engine, locked: Locked<'_>, text: &[u8]) -> Result<(), TextError> {
     let mut here = Here {
         engine,
         locked,
@@ -121,7 +127,7 @@ fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
 }
 
 /// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or it is
-/// of a version that has records about any number of keys.
+/// of a version that has records about any number of keys, or that of a part.
 pub fn is_for_here(text: &[u8]) -> bool {
     !is_of_version_1(text) || may_be_of_all(text)
 }

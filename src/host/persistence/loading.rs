@@ -35,6 +35,7 @@ fn state() -> MutexGuard<'static, LoadState> {
 pub fn begin(locked: Locked<'_>, from: LoadedFrom) {
     replay::end();
     drop_loaded(locked);
+    instance().engine.ledger.log.gathered.lock().clear();
     let mut state = state();
     state.from = Some(from);
     state.keeps_old = state.is_swap;
@@ -101,7 +102,12 @@ pub fn end(locked: Locked<'_>) {
     let mut state = state();
     state.replaces = false;
     let distrusted = std::mem::take(&mut state.distrusted);
-    if state.from.take() == Some(LoadedFrom::Master) || distrusted {
+    let from = state.from.take();
+    if instance().ctx(locked).flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 {
+        // The rest of a text that was begun will not come. It was never acknowledged.
+        instance().engine.ledger.log.gathered.lock().clear();
+    }
+    if from == Some(LoadedFrom::Master) || distrusted {
         instance().sync.loaded(distrusted);
     }
 }

@@ -117,7 +117,9 @@ unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
 pub fn is_nothing_to_save() -> bool {
     // While all tokens are held, and while the keyspace is closed, the count is exact.
     let is_certain = !instance().doing.is_child() || fork::held_in_child().is_some();
-    is_certain && !is_distrusted() && instance().engine.ledger.books.keys() == 0
+    let ledger = &instance().engine.ledger;
+    let is_empty = || ledger.books.keys() == 0 && ledger.log.begun_text(0, 1).is_empty();
+    is_certain && !is_distrusted() && is_empty()
 }
 
 /// Whether the file may be for a replica. That needs a section, also an empty one: a server without

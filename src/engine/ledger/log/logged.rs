@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::command::record::{header, select};
+use crate::command::record::{RecordText, header, select};
 
 /// Something for the host's log.
 #[derive(Clone, Copy)]
@@ -13,14 +13,14 @@ pub enum Logged<'a> {
         /// The database.
         db: u32,
         /// The record.
-        text: &'a [u8],
+        text: &'a RecordText,
         /// The version of a text that can hold it.
         version: u32,
     },
     /// A text of records, as MIDI.JOURNAL takes it.
     Text {
         /// The text.
-        text: &'a [u8],
+        text: &'a RecordText,
         /// Nothing of other threads is in it.
         is_own_only: bool,
     },
@@ -38,12 +38,12 @@ impl<'a> Logged<'a> {
     /// It as MIDI.JOURNAL takes it.
     pub fn text(&self) -> Cow<'a, [u8]> {
         match *self {
-            Logged::Text { text, .. } => Cow::Borrowed(text),
+            Logged::Text { text, .. } => text.bytes(),
             Logged::Record { db, text, version } => {
                 let mut whole = Vec::with_capacity(HEAD_BYTES + text.len());
                 header(version, &mut whole);
                 select(db, &mut whole);
-                whole.extend_from_slice(text);
+                text.write(&mut whole);
                 Cow::Owned(whole)
             }
         }

@@ -14,13 +14,14 @@
 //! ```
 //!
 //! `run` is the run that a thread has under way, `tail` the log with its tail; `publish` is the way
-//! of a run from the end of an edit into the tail, and to the host.
+//! of a run from the end of an edit into the tail, and to the host; `parted` that of long texts.
 //!
 //! A reply to a write is held until its run's position is *safe*: written as the host's policy
 //! says. `take_back` takes the tail back, and makes it again.
 
 mod counts;
 mod logged;
+mod parted;
 mod past;
 mod publish;
 mod run;

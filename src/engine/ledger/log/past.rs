@@ -28,6 +28,8 @@ impl Past {
         if let Some(ChangeOfAll::Emptied(tables)) = run.of_all.take() {
             self.flushed.extend(tables.into_iter().map(|(.., table)| table));
         }
+        // Until then an APPEND would copy the value.
+        run.text.forget_values();
         if self.runs.len() >= SPARE_RUNS {
             return;
         }

@@ -224,13 +224,21 @@ impl Ledger {
     /// [`Log::hand_over`](super::Log::hand_over) to the host.
     fn hand_over(&self, locked: Locked<'_>, own: Option<Box<OpenRun>>, most: usize) -> (bool, u64) {
         let mut write = |logged: Logged<'_>| self.context().outside.log(locked, logged);
-        let handed_over = self.log.hand_over(own, most, &mut write);
+        let outside = &self.context().outside;
+        let takes_parts = outside.takes_parts();
+        if !takes_parts {
+            self.log.begin_parts_again();
+        }
+        let has_room = || outside.has_room_for_part(locked);
+        let in_parts = takes_parts && most != usize::MAX;
+        let has_room: Option<&dyn Fn() -> bool> = in_parts.then_some(&has_room);
+        let handed_over = self.log.hand_over(own, most, has_room, &mut write);
         self.open_gate_if_room();
         handed_over
     }
 
-    /// Gives runs of the tail to the host's log, about [`JOURNAL_TEXT_BYTES`] of them. True if some
-    /// are left. The host must be able to log: see its module's pauses.
+    /// Gives runs of the tail to the host's log, about [`JOURNAL_TEXT_BYTES`] of them, or a part of
+    /// a long text. True if some are left. The host must be able to log: see its module's pauses.
     pub fn log_tail(&self, locked: Locked<'_>) -> bool {
         let (mut taken, _) = self.hand_over(locked, None, JOURNAL_TEXT_BYTES);
         // The host keeps together what it gets in one context.

@@ -2,8 +2,8 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::command::record::{MULTI, Pieces, Record, select};
-use crate::limits::KEPT_ONCE_BYTES;
+use crate::command::record::{MULTI, Pieces, Record, RecordText, select};
+use crate::limits::{KEPT_ONCE_BYTES, REFERRED_BYTES};
 use crate::store::{Before, ChangeKind, Entry, EntryRef, Table};
 
 /// Where a key's name begins and ends in the names of a run.
@@ -33,7 +33,7 @@ pub struct OpenRun {
     /// The unit that it is a part of; 0 for none.
     pub(in crate::engine::ledger) unit: u64,
     /// Its records.
-    pub(in crate::engine::ledger) text: Vec<u8>,
+    pub(in crate::engine::ledger) text: RecordText,
     /// The databases of its first and its last record.
     pub(in crate::engine::ledger) databases: Option<(u32, u32)>,
     pub(in crate::engine::ledger) records: u32,
@@ -48,7 +48,7 @@ pub struct OpenRun {
     kept: usize,
     /// The keys that `changes` keep whole, by database, once they keep much.
     whole: Option<HashMap<u32, HashSet<Box<[u8]>>>>,
-    /// Where the group under way begins in the text, and how many records there were.
+    /// Where the group under way begins in the text's own bytes, and how many records there were.
     group: Option<(usize, u32)>,
     /// How many groups have been begun and not ended: only the outermost is marked.
     depth: u32,
@@ -158,16 +158,21 @@ impl OpenRun {
 
     /// Adds a record about keys of that database.
     pub(in crate::engine::ledger) fn add(&mut self, db: u32, record: Record<'_>) {
+        self.begin_record(db, record.version());
+        record.write(self.text.own());
+    }
+
+    #[inline]
+    fn begin_record(&mut self, db: u32, version: u32) {
         match &mut self.databases {
             Some((_, last)) if *last == db => {}
             Some((_, last)) => {
                 *last = db;
-                select(db, &mut self.text);
+                select(db, self.text.own());
             }
             none => *none = Some((db, db)),
         }
-        record.write(&mut self.text);
-        self.version = self.version.max(record.version());
+        self.version = self.version.max(version);
         self.records += 1;
     }
 
@@ -205,6 +210,14 @@ impl OpenRun {
             }
             _ => Record::Set { key, value: bytes, expire_at, origin: value.origin() },
         };
+        // A part is copied: a reference to a value that grows would force a copy of all of it.
+        if let Record::Set { expire_at, origin, .. } = record
+            && bytes.len() >= REFERRED_BYTES
+            && let Some(value) = value.shared()
+        {
+            self.begin_record(db, record.version());
+            return self.text.add_set(key, value, expire_at, origin);
+        }
         self.add(db, record);
     }
 
@@ -213,11 +226,11 @@ impl OpenRun {
         if let Some((first, last)) = later.databases {
             let own = self.databases.get_or_insert((first, first));
             if own.1 != first {
-                select(first, &mut self.text);
+                select(first, self.text.own());
             }
             own.1 = last;
         }
-        self.text.extend_from_slice(&later.text);
+        self.text.add(&later.text);
         self.records += later.records;
         self.version = self.version.max(later.version);
         for change in later.take_changes() {
@@ -228,8 +241,8 @@ impl OpenRun {
     /// The records up to [`OpenRun::end_group`] belong together.
     pub(in crate::engine::ledger) fn begin_group(&mut self) {
         if self.depth == 0 {
-            self.group = Some((self.text.len(), self.records));
-            self.text.extend_from_slice(MULTI);
+            self.group = Some((self.text.own().len(), self.records));
+            self.text.own().extend_from_slice(MULTI);
         }
         self.depth += 1;
     }
@@ -242,18 +255,15 @@ impl OpenRun {
         }
         let Some((start, records)) = self.group.take() else { return };
         if self.records > records + 1 {
-            return Record::Exec.write(&mut self.text);
+            return Record::Exec.write(self.text.own());
         }
-        self.text.drain(start..start + MULTI.len());
+        self.text.remove_own(start, MULTI.len());
     }
 
     /// Makes it empty, and keeps some of its memory.
     pub(in crate::engine::ledger) fn clear(&mut self) {
         const KEPT: usize = 64 << 10;
-        if self.text.capacity() > KEPT {
-            self.text = Vec::new();
-        }
-        self.text.clear();
+        self.text.clear(KEPT);
         self.names.clear();
         self.changes.clear();
         (self.of_all, self.whole) = (None, None);

@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 
 use super::counts::LogCounts;
 use super::logged::Logged;
+use super::parted::Parted;
 use super::past::Past;
 use super::run::OpenRun;
-use crate::command::record::{Record, header, select};
+use crate::command::record::{Gathered, Record, RecordText, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Table;
 use crate::sync::Watermark;
@@ -36,9 +37,12 @@ pub struct Log {
     reads_wait: AtomicBool,
     /// The last position when that began.
     reads_wait_since: AtomicU64,
-    past: Mutex<Past>,
+    pub(super) past: Mutex<Past>,
     /// The text that is being written, kept for its memory.
-    text: Mutex<Vec<u8>>,
+    pub(super) text: Mutex<RecordText>,
+    /// What has come from a log, or a master, of a text whose last part has not. Only the holder of
+    /// the global lock uses it.
+    pub gathered: Mutex<Gathered>,
     /// Runs that were taken back. A forked child counts here too, so it takes no lock.
     pub(in crate::engine::ledger) taken_back: AtomicU64,
 }
@@ -55,6 +59,8 @@ pub(in crate::engine::ledger) struct Tail {
     last_unit: u64,
     /// Whether there may be a record about all keys.
     has_of_all: bool,
+    /// The text of which the host has a part. Its runs are the first ones.
+    pub(super) parted: Option<Parted>,
     /// The unit that last logged something, and how many bytes it has logged and kept so far.
     unit: (u64, usize),
 }
@@ -62,7 +68,7 @@ pub(in crate::engine::ledger) struct Tail {
 impl Tail {
     /// How many runs make up the next text, of about `most` bytes. A unit is not torn apart: a text
     /// is in the host's file as a whole, or not at all. But a record about all keys ends the text.
-    fn count_of_text(&self, most: usize) -> usize {
+    pub(super) fn count_of_text(&self, most: usize) -> usize {
         let mut bytes = 0;
         let fits = |published: &PublishedRun| {
             let first = bytes == 0;
@@ -77,11 +83,17 @@ impl Tail {
 
     /// How many runs to take, to take at least so many and no unit in part. Runs of other threads
     /// may lie between those of a unit.
-    fn with_whole_unit(&self, count: usize) -> usize {
+    pub(super) fn with_whole_unit(&self, count: usize) -> usize {
         let unit = self.runs.iter().take(count).map(|published| published.run.unit).max();
         let Some(unit) = unit.filter(|&unit| unit > 0) else { return count };
         let last = self.runs.iter().rposition(|published| published.run.unit == unit);
         last.map_or(count, |last| count.max(last + 1))
+    }
+
+    /// Whether a part of the unit that was last taken is left.
+    pub(super) fn is_unit_torn(&self) -> bool {
+        let unit = self.last_unit;
+        unit > 0 && self.runs.iter().any(|published| published.run.unit == unit)
     }
 
     /// Counts what a unit logs, and keeps until that is logged.
@@ -157,7 +169,7 @@ impl Log {
     /// Takes all runs out of the tail.
     pub(in crate::engine::ledger) fn take_tail(&self) -> VecDeque<PublishedRun> {
         let mut tail = self.tail.lock();
-        (tail.is_announced, tail.has_of_all) = (false, false);
+        (tail.is_announced, tail.has_of_all, tail.parted) = (false, false, None);
         std::mem::take(&mut tail.runs)
     }
 
@@ -217,9 +229,7 @@ impl Log {
 
     /// Whether a part of the unit that was last taken is left.
     pub(in crate::engine::ledger) fn is_unit_torn(&self) -> bool {
-        let tail = self.tail.lock();
-        let unit = tail.last_unit;
-        unit > 0 && tail.runs.iter().any(|published| published.run.unit == unit)
+        self.tail.lock().is_unit_torn()
     }
 
     /// Whether the tail may have a record about all keys.
@@ -254,6 +264,9 @@ impl Log {
             return Err(run);
         }
         let (mut tail, unit) = (self.tail.lock(), run.unit);
+        if tail.is_last_parted() {
+            return Err(run);
+        }
         let goes_on = |last: &&mut PublishedRun| last.run.unit == unit && last.run.of_all.is_none();
         let Some(begun) = tail.runs.back_mut().filter(goes_on) else { return Err(run) };
         begun.run.join(run);
@@ -313,24 +326,36 @@ impl Log {
     /// Gives runs of the tail, the oldest first, and then `own`, to `write`: as many as make up
     /// `most` bytes, but at least one. With `own` all are given. If it refuses, they stay in the
     /// tail, and `own` joins them. Returns whether anything was taken, and the position of `own`.
+    ///
+    /// With `has_room_for_part`, a long text is given a part at a time, if that says so; its runs
+    /// stay in the tail meanwhile. Else all that is left of such a text is given with the others.
     pub(in crate::engine::ledger) fn hand_over(
         &self,
         own: Option<Box<OpenRun>>,
         most: usize,
+        has_room_for_part: Option<&dyn Fn() -> bool>,
         write: &mut dyn FnMut(Logged<'_>) -> bool,
     ) -> (bool, u64) {
         let is_own = own.is_some();
-        let batch = self.take_batch(own, most);
+        if !is_own
+            && let Some(has_room) = has_room_for_part
+            && let Some(is_taken) = self.give_part(most, has_room, write)
+        {
+            return (is_taken, 0);
+        }
+        let (batch, parted) = self.take_batch(own, most);
         let Some(last) = batch.last().map(|published| published.run.position) else {
             return (false, 0);
         };
         let mut text = self.text.lock();
-        write_text(&batch, &mut text);
+        match parted {
+            Some(parted) => parted.write_last(&batch, &mut text),
+            None => write_text(&batch, &mut text),
+        }
         let is_taken = batch.iter().all(|published| published.run.records == 0)
             || write(Logged::Text { text: &text, is_own_only: is_own && batch.len() == 1 });
         let text_bytes = text.len();
-        text.clear();
-        text.shrink_to(4 * JOURNAL_TEXT_BYTES);
+        text.clear(4 * JOURNAL_TEXT_BYTES);
         drop(text);
         if !is_taken {
             self.tail.lock().put_back(batch);
@@ -349,19 +374,27 @@ impl Log {
         (true, last)
     }
 
-    fn take_batch(&self, own: Option<Box<OpenRun>>, most: usize) -> Vec<PublishedRun> {
+    /// Takes the runs of the next text, and the text of which the host has a part: they begin with
+    /// its runs.
+    fn take_batch(
+        &self,
+        own: Option<Box<OpenRun>>,
+        most: usize,
+    ) -> (Vec<PublishedRun>, Option<Parted>) {
         let own = own.map(PublishedRun::new);
         let mut tail = self.tail.lock();
+        let parted = tail.take_begun();
         tail.is_announced = false;
         let Some(mut own) = own else {
-            let count = tail.count_of_text(most);
+            let begun = parted.as_ref().map_or(0, |parted| parted.runs);
+            let count = tail.count_of_text(most).max(begun);
             tail.is_announced = count < tail.runs.len();
-            return tail.take(count);
+            return (tail.take(count), parted);
         };
         tail.number(&mut own.run);
         self.bytes.fetch_add(own.bytes, Ordering::Relaxed);
         tail.runs.push_back(own);
-        tail.runs.drain(..).collect()
+        (tail.runs.drain(..).collect(), parted)
     }
 
     /// Whether logged flushes have taken out tables that are to be freed.
@@ -417,9 +450,14 @@ impl Log {
 }
 
 /// Writes the records of these runs as one text.
-fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
+fn write_text(batch: &[PublishedRun], text: &mut RecordText) {
     let version = batch.iter().map(|published| published.run.version).max();
-    header(version.unwrap_or(1).max(1), text);
+    header(version.unwrap_or(1).max(1), text.own());
+    write_records(batch, text);
+}
+
+/// Appends the records of these runs to a text.
+pub(super) fn write_records(batch: &[PublishedRun], text: &mut RecordText) {
     let mut selected = None;
     for together in batch.chunk_by(|a, b| a.run.unit != 0 && a.run.unit == b.run.unit) {
         let records: u32 = together.iter().map(|published| published.run.records).sum();
@@ -430,17 +468,17 @@ fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
         for (number, PublishedRun { run, .. }) in together.iter().enumerate() {
             if let Some((first, last)) = run.databases {
                 if selected != Some(first) {
-                    select(first, text);
+                    select(first, text.own());
                 }
                 selected = Some(last);
             }
             if is_group && number == 0 {
-                Record::Multi.write(text);
+                Record::Multi.write(text.own());
             }
-            text.extend_from_slice(&run.text);
+            text.add(&run.text);
         }
         if is_group {
-            Record::Exec.write(text);
+            Record::Exec.write(text.own());
         }
     }
 }

@@ -89,7 +89,8 @@ impl Ledger {
     /// [`Ledger::take_back`] in a forked child. False if another thread was at the tail when the
     /// process forked: then nobody knows what the host's log has.
     pub fn take_back_in_child(&self, locked: Locked<'_>, all: &mut AllHeld<'_>) -> bool {
-        let is_whole = self.log.tail.try_lock().is_some();
+        let log = &self.log;
+        let is_whole = log.tail.try_lock().is_some() && log.gathered.try_lock().is_some();
         if is_whole {
             self.take_back(locked, all);
         }

@@ -11,8 +11,9 @@ use super::super::super::string::HostString;
 use super::replicate::{
     is_as_command, replicate_command, replicate_each, replicate_record, replicate_text,
 };
-use crate::command::record::is_text_of;
+use crate::command::record::{Words, are_words_of};
 use crate::engine::{HostLog, Locked, Logged, Mode};
+use crate::limits::PARTS_UNWRITTEN_BYTES;
 
 thread_local! {
     /// Where this thread may log. Not a field of the instance: in RM_Yield a thread lends the
@@ -91,6 +92,20 @@ impl HostLog for TheLog {
         PLACE.get().is_some_and(|place| may_log(unsafe { Ctx::new(place.ctx) }))
     }
 
+    /// Not while slots leave: then each record is logged by itself.
+    fn takes_parts(&self) -> bool {
+        !instance().slots.leaving.get()
+    }
+
+    /// Beside an fsync of `everysec` the host does not write, and all that is logged stays in its
+    /// buffer. It looks again ten times a second, or when a client has it turn its main loop.
+    /// Before a pause nothing waits.
+    fn has_room_for_part(&self, locked: Locked<'_>) -> bool {
+        let unwritten = instance().ctx(locked).info_number(c"persistence", c"aof_buffer_length");
+        instance().hand_over.calls_journal.get()
+            || unwritten.unwrap_or(0) < PARTS_UNWRITTEN_BYTES as u64
+    }
+
     fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
         let Some(place) = PLACE.get() else { return false };
         // SAFETY: as in `may_log`.
@@ -101,12 +116,12 @@ impl HostLog for TheLog {
         }
         match logged {
             Logged::Record { db, text, .. }
-                if db == ctx.selected_db() && place.is_command(text) =>
+                if db == ctx.selected_db() && place.is_command(text.words()) =>
             {
                 replicate_command(ctx)
             }
             Logged::Record { db, text, .. } if db == ctx.selected_db() && is_as_command(text) => {
-                replicate_record(ctx, text)
+                replicate_record(ctx, text.words())
             }
             _ if instance().slots.leaving.get() => replicate_each(ctx, &logged.text()),
             _ => replicate_text(ctx, &logged.text()),
@@ -116,10 +131,10 @@ impl HostLog for TheLog {
 
 impl LogPlace {
     /// Whether the command that the host has called says just what this record says.
-    fn is_command(&self, record: &[u8]) -> bool {
+    fn is_command(&self, record: Words<'_>) -> bool {
         let Some((name, argv)) = self.command else { return false };
         // SAFETY: `Logging` was made of arguments that are valid while it lives.
         let argv = unsafe { &*argv };
-        is_text_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
+        are_words_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
     }
 }

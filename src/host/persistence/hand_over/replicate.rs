@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::super::super::api::{Ctx, api};
 use super::super::super::string::OwnString;
 use super::super::save_points;
-use crate::command::record::{Record, Records, Words};
+use crate::command::record::{Record, RecordText, Records, Words};
 use crate::store::Origin;
 
 /// The most arguments of a command that stands for a record, but for BITOP.
@@ -44,7 +44,7 @@ pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
     let mut log = |record: Record<'_>| {
         one.clear();
         record.write(&mut one);
-        all &= replicate_record(ctx, &one);
+        all &= replicate_record(ctx, Words::of_record(&one));
     };
     for record in records.flatten() {
         match record {
@@ -67,7 +67,11 @@ pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
 }
 
 /// Whether a command of midi's says the same as the one record of this text.
-pub(super) fn is_as_command(text: &[u8]) -> bool {
+pub(super) fn is_as_command(text: &RecordText) -> bool {
+    let Some(text) = text.plain() else {
+        // A SET.
+        return !matches!(text.words().iter().last(), Some(b"EDITED" | b"COMPUTED"));
+    };
     match Records::without_head(text).next() {
         Some(Ok(Record::Set { origin, .. })) => origin == Origin::Given,
         // The command does nothing then, the record changes how the value came about.
@@ -78,8 +82,8 @@ pub(super) fn is_as_command(text: &[u8]) -> bool {
 }
 
 /// Has the host log a record for which [`is_as_command`] is true: the command has the same words.
-pub(super) fn replicate_record(ctx: Ctx<'_>, text: &[u8]) -> bool {
-    let mut words = Words::of_record(text).iter();
+pub(super) fn replicate_record(ctx: Ctx<'_>, words: Words<'_>) -> bool {
+    let mut words = words.iter();
     let name = [b"MIDI.", words.next().unwrap_or_default(), b"\0"].concat();
     let args: SmallVec<[&[u8]; ARGUMENTS]> = words.collect();
     CStr::from_bytes_with_nul(&name).is_ok_and(|name| replicate(ctx, name, &args))

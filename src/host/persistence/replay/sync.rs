@@ -87,6 +87,8 @@ impl Sync {
 
     /// The server has become a master: its keys are the data.
     pub fn became_master(&self) {
+        // The rest of a text that has come in part was never acknowledged.
+        instance().engine.ledger.log.gathered.lock().clear();
         if self.untrusted.replace(false) {
             let text = "This server is a master now. Its keys of midi's are those from before it \
                         stopped following: what was written on its former master since then is \

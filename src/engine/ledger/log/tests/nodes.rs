@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::model::{Door, Model, Step};
 use super::world::{CLOCK, Keys, Line, assert_same, content_of, replay};
+use crate::command::record::Gathered;
 use crate::engine::Gates;
 use crate::store::UnixMs;
 use crate::sync::LOCKED;
@@ -38,17 +39,45 @@ struct Node {
     model: Model,
     /// The offset of the stream at which the host's log of the model begins.
     begins: usize,
-    saved: (Keys, usize),
+    saved: Saved,
+}
+
+/// What a node's file has.
+#[derive(Clone)]
+struct Saved {
+    keys: Keys,
+    offset: usize,
+    /// What the log has of a text whose last part it does not have.
+    gathered: Vec<u8>,
 }
 
 impl Node {
     fn new(keys: Keys, begins: usize, is_master: bool) -> Node {
         let model = Model::new(keys.clone());
-        let node = Node { model, begins, saved: (keys, begins) };
+        let saved = Saved { keys, offset: begins, gathered: Vec::new() };
+        let node = Node { model, begins, saved };
         if !is_master {
             node.model.engine.ledger.set_gates(LOCKED, Gates::AOF_ON.and(Gates::READ_ONLY));
         }
         node
+    }
+
+    /// The node again, with what it has saved.
+    fn restarted(&self, is_master: bool) -> Node {
+        let Saved { keys, offset, gathered } = self.saved.clone();
+        let mut node = Node::new(keys, offset, is_master);
+        *node.model.reader.ledger.log.gathered.lock() = Gathered::new(gathered.clone());
+        if !is_master {
+            *node.model.engine.ledger.log.gathered.lock() = Gathered::new(gathered);
+        }
+        node.saved = self.saved.clone();
+        node
+    }
+
+    /// What it saves.
+    fn save(&mut self) -> Saved {
+        let gathered = self.model.engine.ledger.log.begun_text(0, usize::MAX);
+        Saved { keys: self.logged(), offset: self.offset(), gathered }
     }
 
     /// How much of the stream it has.
@@ -120,12 +149,10 @@ impl Pair {
                 self.is_linked = false;
             }
             PairStep::Save(number) => {
-                let node = &mut self.nodes[number];
-                node.saved = (node.logged(), node.offset());
+                self.nodes[number].saved = self.nodes[number].save();
             }
             PairStep::Restart(number) => {
-                let (keys, offset) = self.nodes[number].saved.clone();
-                self.nodes[number] = Node::new(keys, offset, number == master);
+                self.nodes[number] = self.nodes[number].restarted(number == master);
                 self.is_linked = false;
                 self.has_diverged |= self.nodes[replica].offset() > self.nodes[master].offset();
             }
@@ -159,8 +186,8 @@ impl Pair {
         self.is_linked = true;
         let (offset, begins) = (self.replica().offset(), self.master().begins);
         if full || self.has_diverged || offset < begins {
-            let (keys, offset) = (self.master().logged(), self.master().offset());
-            *self.replica() = Node::new(keys, offset, false);
+            self.replica().saved = self.master().save();
+            *self.replica() = self.replica().restarted(false);
             self.has_diverged = false;
         }
     }

@@ -19,6 +19,7 @@ impl Model {
 
     /// The server becomes a master.
     pub(super) fn become_master(&mut self) {
+        self.engine.ledger.log.gathered.lock().clear();
         self.engine.ledger.set_gates(LOCKED, Gates::AOF_ON);
     }
 

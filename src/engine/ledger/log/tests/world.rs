@@ -78,6 +78,8 @@ pub(super) fn logging_engine(host: &Arc<Host>) -> Engine {
 }
 
 pub(super) fn replay(engine: &Engine, text: &[u8]) {
+    let whole = engine.ledger.log.gathered.lock().add(text).expect("a part that follows");
+    let Some(text) = &whole else { return };
     let (slot, mut db) = (engine.main_slot(LOCKED), 0);
     for record in Records::new(text).expect("a version") {
         let record = record.expect("a record");
