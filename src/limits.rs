@@ -399,7 +399,7 @@ pub const OUTPUT_KEPT: usize = 1 << 20;
 
 /// From this size on, a reply refers to a value that has a buffer of its own instead of copying it:
 /// a copy costs more than sending the pieces of the reply together.
-pub const REFERRED_BYTES: usize = 16 << 10;
+pub const SENT_BY_REFERENCE_BYTES: usize = 16 << 10;
 /// The most pieces of replies that are sent together: those of some twenty large values.
 pub const SENT_TOGETHER: usize = 64;
 

@@ -283,7 +283,6 @@ fn peak_of(server: &Server, mut client: Client, sets: u8) -> usize {
 }
 
 #[test]
-#[ignore = "a port still copies a value out of what it has received, and into the log's text"]
 fn a_set_on_the_port_takes_no_more_memory_than_stocks() {
     let with_aof = |builder: Builder| {
         let builder = builder.config("appendonly yes").config("appendfsync everysec");

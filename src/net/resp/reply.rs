@@ -1,7 +1,7 @@
 //! Replies as bytes of RESP.
 
 use crate::command::Reply;
-use crate::limits::REFERRED_BYTES;
+use crate::limits::SENT_BY_REFERENCE_BYTES;
 use crate::net::transport::Output;
 use crate::store::{SharedValue, StringRef};
 
@@ -136,7 +136,7 @@ impl Reply for RespReply<'_> {
     #[inline]
     fn value(&mut self, value: &StringRef<'_>) {
         let bytes = value.bytes();
-        if bytes.len() < REFERRED_BYTES {
+        if bytes.len() < SENT_BY_REFERENCE_BYTES {
             return self.bulk(bytes);
         }
         match value.shared() {
@@ -151,7 +151,7 @@ impl Reply for RespReply<'_> {
     #[cold]
     fn shared(&mut self, value: &SharedValue) {
         let len = value.bytes().len();
-        if len < REFERRED_BYTES {
+        if len < SENT_BY_REFERENCE_BYTES {
             return self.bulk(value.bytes());
         }
         self.head(b'$', len);
