@@ -273,17 +273,28 @@ fn a_full_disk_is_known_at_once() {
     let disk = Disk::with_delay(Duration::ZERO);
     let builder = Builder::new().with_port().config("appendonly yes").config("appendfsync no");
     let mut server = disk.under(builder).start();
-    let mut port = server.midi_client();
+    let (mut port, mut other) = (server.midi_client(), server.midi_client());
     for round in 0..20 {
         port.ok(&format!("SET k {round}"));
         disk.fail_writes(Failure::Full);
-        let mut write = || port.run(&format!("SET k {round}"));
-        write();
-        std::thread::sleep(Duration::from_millis(2));
-        write();
-        let refused = write();
+        let mut is_answered = true;
+        for pause in [0, 2] {
+            std::thread::sleep(Duration::from_millis(pause));
+            if is_answered {
+                port.send_line(&format!("SET k {round}"));
+                is_answered = port.has_reply_within(Duration::from_secs(2));
+            }
+            if is_answered {
+                port.read();
+            }
+        }
+        let refused = other.run(&format!("SET k {round}"));
         assert!(refused.is_error(), "in round {round}: {refused:?}");
         disk.repair();
+        if !is_answered {
+            // It had just run, and was not logged yet.
+            assert_eq!(port.read(), Value::ok(), "there is room again");
+        }
         wait_until("the port accepts writes", || port.run("SET k after") == Value::ok());
     }
     server.crash();

@@ -1,6 +1,6 @@
 //! The arguments of a command that has been parsed.
 
-use super::gathered::Gathered;
+use super::gathered::GatheredCommand;
 use super::plain::{ArgRange, HEAD, LINE_END, plain_arguments, plain_head, plain_line};
 use crate::limits::ARGUMENTS_KEPT;
 
@@ -16,7 +16,7 @@ pub struct ArgList {
     unquoted: Vec<u8>,
     is_inline: bool,
     /// The part of a command that has large arguments.
-    pub(super) gathered: Option<Box<Gathered>>,
+    pub(super) gathered: Option<Box<GatheredCommand>>,
 }
 
 impl ArgList {
@@ -68,7 +68,7 @@ impl ArgList {
 
     /// The part of the command up to its last large argument, if it has one.
     #[inline]
-    pub fn gathered(&self) -> Option<&Gathered> {
+    pub fn gathered(&self) -> Option<&GatheredCommand> {
         self.gathered.as_deref()
     }
 

@@ -9,7 +9,7 @@ use crate::store::SharedValue;
 
 /// All of a command up to its last large argument so far.
 #[derive(Default)]
-pub struct Gathered {
+pub struct GatheredCommand {
     /// Its bytes but for the large arguments.
     text: Vec<u8>,
     /// Its arguments so far; those that are not large are in `text`.
@@ -41,7 +41,7 @@ pub struct LargeArgument {
     pub arguments: usize,
 }
 
-impl Gathered {
+impl GatheredCommand {
     /// Adds the part of the command that `input` begins with, up to a large argument. `args` are
     /// all arguments before it. Returns how much of the input it has taken.
     pub fn add(
@@ -139,7 +139,7 @@ impl Gathered {
     }
 }
 
-impl Keep for Gathered {
+impl Keep for GatheredCommand {
     fn keep(&self, index: usize) -> Option<SharedValue> {
         self.large.iter().find(|large| large.0 == index).map(|(_, value)| value.clone())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::caller::PortCaller;
 use super::commands::log_in_by_certificate;
 use super::exec_replies::say_exec_replies;
-use super::gathered::Gathered;
+use super::gathered::GatheredCommand;
 use super::group::RespGroup;
 use super::run::run;
 use super::session::{Replies, Session};
@@ -73,7 +73,7 @@ impl Protocol for Session {
             return NextInput::Common(self.parser.expected());
         }
         let most = self.parser.expected();
-        let filling = self.parser.gathered().and_then(Gathered::filling);
+        let filling = self.parser.gathered().and_then(GatheredCommand::filling);
         filling.map_or(NextInput::Common(most), NextInput::Large)
     }
 

@@ -3,7 +3,7 @@
 use std::mem;
 
 use super::arg_list::ArgList;
-use super::gathered::{Gathered, LargeArgument};
+use super::gathered::{GatheredCommand, LargeArgument};
 use super::inline;
 use super::plain::{ArgRange, LINE_END, PLAIN_NUMBER, plain_line};
 use crate::command::parse_integer;
@@ -116,7 +116,7 @@ pub struct RequestParser {
     /// The arguments before `at`.
     found: Vec<ArgRange>,
     /// The part of the command before the input, if it has a large argument.
-    gathered: Option<Box<Gathered>>,
+    gathered: Option<Box<GatheredCommand>>,
     /// What is known of large arguments to come.
     expected: Expected,
 }
@@ -230,7 +230,7 @@ impl RequestParser {
 
     /// The part of the command before the input, if it has a large argument.
     #[inline]
-    pub fn gathered(&mut self) -> Option<&mut Gathered> {
+    pub fn gathered(&mut self) -> Option<&mut GatheredCommand> {
         self.gathered.as_deref_mut()
     }
 
