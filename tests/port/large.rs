@@ -25,14 +25,18 @@ fn counts(host: &mut Client) -> [i64; 4] {
         .map(|field| host.info_number("midi_net", &format!("midi_net_large_{field}")))
 }
 
+/// Without TLS, where values come in records.
+fn plain_client(ported: &Ported) -> Client {
+    match Way::of_this_run() {
+        Way::Tls => Client::over(Wire::tcp(ported.number()).expect("a connection")),
+        _ => ported.client(),
+    }
+}
+
 #[test]
 fn nothing_is_copied() {
     let ported = start();
-    // With TLS values come in records.
-    let mut client = match Way::of_this_run() {
-        Way::Tls => Client::over(Wire::tcp(ported.number()).expect("a connection")),
-        _ => ported.client(),
-    };
+    let mut client = plain_client(&ported);
     let (mut host, value) = (ported.host(), vec![b'v'; LARGE]);
     // The first one is not expected.
     client.call(&[b"SET", &b"key0"[..], &value]);
@@ -48,6 +52,30 @@ fn nothing_is_copied() {
     (0..8).for_each(|_| assert_eq!(client.read(), Value::bulk(&value)));
     wait_until("all is counted", || counts(&mut host)[2] == sent + 108);
     assert_eq!(counts(&mut host), [received + 108, received_copied, sent + 108, sent_copied]);
+}
+
+/// Connections that are served together, with keys whose lengths differ.
+#[test]
+fn no_connection_forgets_what_it_expects() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 50;
+    let ported = start();
+    let mut host = ported.host();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| plain_client(&ported)).collect();
+    let value = vec![b'v'; LARGE];
+    for round in 0..ROUNDS {
+        let key = "k".repeat(1 + round % 4);
+        let set = set(&key, &value);
+        // Heads come together, and then the values.
+        let (head, rest) = set.split_at(set.len() - LARGE - 2);
+        clients.iter_mut().for_each(|client| client.send(head));
+        clients.iter_mut().for_each(|client| client.send(rest));
+        clients.iter_mut().for_each(|client| assert_eq!(client.read(), Value::ok()));
+    }
+    let [received, copied, ..] = counts(&mut host);
+    assert_eq!(received as usize, CLIENTS * ROUNDS);
+    let most = CLIENTS * (64 << 10) + CLIENTS * ROUNDS * 64;
+    assert!(copied as usize <= most, "{copied} bytes, at most {most}");
 }
 
 /// A reply to `GET` of these values, as a client reads it that has stopped in the middle.

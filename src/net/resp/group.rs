@@ -58,7 +58,7 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         session.parser.hear(input.len());
         if self.batch.take(engine, session, input, args, &limits) != Stop::End {
             self.batch.truncate(before);
-            session.parser = Default::default();
+            session.parser.begin_again();
         }
         before..self.batch.len()
     }

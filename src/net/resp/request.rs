@@ -245,6 +245,11 @@ impl RequestParser {
         self.gathered.is_some()
     }
 
+    /// The next call must get the beginning of a command, as it was not taken.
+    pub fn begin_again(&mut self) {
+        *self = RequestParser { expected: self.expected, ..RequestParser::default() };
+    }
+
     /// The command in the list has not been run: the next call must get the same bytes again.
     pub fn put_back(&mut self, args: &mut ArgList) {
         if let Some(gathered) = args.gathered.take() {

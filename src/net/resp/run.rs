@@ -56,7 +56,7 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
     if !batch.is_empty() {
         if stop != Stop::End {
             // These come first; the command parsed last is parsed again.
-            caller.session.parser = Default::default();
+            caller.session.parser.begin_again();
         }
         return run_together(caller, &batch);
     }
