@@ -39,7 +39,7 @@ fn heard<'a>(
                 Err(error) => return (commands, Some(error.text())),
                 Ok(Parsed::Incomplete { .. }) => break,
                 Ok(Parsed::Large(large)) => {
-                    parser.gather(&buffer, large, &args, &Announced::default())
+                    parser.gather(&buffer, large, &mut args, &Announced::default())
                 }
                 Ok(Parsed::Empty { consumed }) => consumed,
                 Ok(Parsed::Command { consumed }) => {

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::arg_list::ArgList;
 use super::plain::{ArgRange, LINE_END};
 use crate::command::Keep;
 use crate::net::transport::{Announced, LargeInput};
@@ -12,9 +13,11 @@ use crate::store::SharedValue;
 pub struct GatheredCommand {
     /// Its bytes but for the large arguments.
     text: Vec<u8>,
-    /// Its arguments so far; those that are not large are in `text`.
+    /// Its arguments so far, unless the parser has them; those that are not large are in `text`.
     args: Vec<ArgRange>,
-    /// The large ones, and their numbers.
+    /// How many these are.
+    count: usize,
+    /// The large ones and their numbers, in ascending order: there may be very many.
     large: SmallVec<[(usize, SharedValue); 1]>,
     /// The bytes of these.
     large_bytes: usize,
@@ -47,7 +50,7 @@ impl GatheredCommand {
     pub fn add(
         &mut self,
         input: &[u8],
-        args: &[ArgRange],
+        args: &mut ArgList,
         large: LargeArgument,
         announced: &Announced,
     ) -> usize {
@@ -55,18 +58,30 @@ impl GatheredCommand {
         self.text.extend_from_slice(&input[..start]);
         if self.large.is_empty() {
             self.head = start;
+            self.args.extend_from_slice(args.ranges());
         } else {
             self.between = start;
+            self.take_args(args, args.len());
         }
-        self.args.clear();
-        self.args.extend_from_slice(args);
         self.args.push(ArgRange { start: 0, end: 0 });
-        self.arguments = arguments;
+        (self.count, self.arguments) = (self.args.len(), arguments);
         self.filling = Some(LargeInput::new(len, announced));
         start + self.fill_from(&input[start..])
     }
 
-    /// The large argument that has not come as a whole.
+    /// The command has not been run: takes the arguments back up to the last large one.
+    pub fn put_back(&mut self, args: &mut ArgList) {
+        self.take_args(args, self.count);
+    }
+
+    /// Takes the first `count` arguments out of a list. They are not copied for each large one.
+    fn take_args(&mut self, args: &mut ArgList, count: usize) {
+        std::mem::swap(&mut self.args, &mut args.slots);
+        self.args.truncate(count);
+        args.len = 0;
+    }
+
+    /// The large argument that has not come as a whole. One that has is an argument from now on.
     pub fn filling(&mut self) -> Option<&mut LargeInput> {
         if self.filling.as_ref().is_some_and(|large| large.missing() == 0)
             && let Some(large) = self.filling.take()
@@ -74,7 +89,7 @@ impl GatheredCommand {
             let (bytes, copied) = large.whole();
             self.large_bytes += bytes.len();
             self.copied += copied;
-            self.large.push((self.args.len() - 1, SharedValue::new(bytes)));
+            self.large.push((self.count - 1, SharedValue::new(bytes)));
         }
         self.filling.as_mut()
     }
@@ -91,9 +106,10 @@ impl GatheredCommand {
         self.filling.as_ref().map_or(0, LargeInput::missing)
     }
 
-    /// The arguments so far, and how many are to come.
-    pub fn arguments(&self) -> (&[ArgRange], usize) {
-        (&self.args, self.arguments)
+    /// Gives the parser the arguments so far; returns how many are to come.
+    pub fn give_args(&mut self, found: &mut Vec<ArgRange>) -> usize {
+        std::mem::swap(&mut self.args, found);
+        self.arguments
     }
 
     /// Where in the text, as ranges of arguments name it, the rest of the input begins.
@@ -128,11 +144,16 @@ impl GatheredCommand {
         (self.large.len() as u64, self.copied as u64)
     }
 
+    fn large_argument(&self, number: usize) -> Option<&SharedValue> {
+        let found = self.large.binary_search_by_key(&number, |&(number, _)| number);
+        found.ok().map(|at| &self.large[at].1)
+    }
+
     /// The bytes of an argument; `input` is what follows the text.
     pub fn argument<'a>(&'a self, number: usize, range: ArgRange, input: &'a [u8]) -> &'a [u8] {
         let ArgRange { start, end } = range;
-        match self.large.iter().find(|large| large.0 == number) {
-            Some((_, value)) => value.bytes(),
+        match self.large_argument(number) {
+            Some(value) => value.bytes(),
             None if end <= self.text.len() => &self.text[start..end],
             None => &input[start - self.text.len()..end - self.text.len()],
         }
@@ -141,6 +162,6 @@ impl GatheredCommand {
 
 impl Keep for GatheredCommand {
     fn keep(&self, index: usize) -> Option<SharedValue> {
-        self.large.iter().find(|large| large.0 == index).map(|(_, value)| value.clone())
+        self.large_argument(index).cloned()
     }
 }

@@ -199,16 +199,15 @@ impl RequestParser {
         if input.len() < LINE_END {
             return Ok(Parsed::Incomplete { missing: LINE_END - input.len() });
         }
-        if let Some(gathered) = self.gathered.as_ref().filter(|_| self.at == 0) {
-            let (found, arguments) = gathered.arguments();
-            self.found.extend_from_slice(found);
-            (self.at, self.arguments) = (LINE_END, arguments);
+        if let Some(gathered) = self.gathered.as_mut().filter(|_| self.at == 0) {
+            self.arguments = gathered.give_args(&mut self.found);
+            self.at = LINE_END;
         }
         if self.arguments > 0 {
             return self.array(input, args, limits);
         }
-        mem::swap(&mut self.found, &mut args.slots);
-        args.len = args.slots.len();
+        // Copied: other connections use the list, too.
+        self.found.iter().for_each(|&range| args.push(range));
         Ok(Parsed::Command { consumed: LINE_END })
     }
 
@@ -218,11 +217,11 @@ impl RequestParser {
         &mut self,
         input: &[u8],
         large: LargeArgument,
-        args: &ArgList,
+        args: &mut ArgList,
         announced: &Announced,
     ) -> usize {
         let mut gathered = self.gathered.take().unwrap_or_default();
-        let taken = gathered.add(input, args.ranges(), large, announced);
+        let taken = gathered.add(input, args, large, announced);
         *self =
             RequestParser { within: true, gathered: Some(gathered), ..RequestParser::default() };
         taken
@@ -252,7 +251,8 @@ impl RequestParser {
 
     /// The command in the list has not been run: the next call must get the same bytes again.
     pub fn put_back(&mut self, args: &mut ArgList) {
-        if let Some(gathered) = args.gathered.take() {
+        if let Some(mut gathered) = args.gathered.take() {
+            gathered.put_back(args);
             let gathered = Some(gathered);
             *self = RequestParser { within: true, gathered, ..RequestParser::default() };
         }

@@ -259,3 +259,27 @@ fn claims_get_no_more_room_than_was_paid_for() {
     assert_eq!(room_for(512 << 20, 1 << 20), 3 << 20);
     assert_eq!(room_for(1 << 20, 512 << 20), 1 << 20);
 }
+
+/// Each costs the same, however many there are.
+#[test]
+fn very_many_large_arguments() {
+    const ARGUMENTS: usize = 100_000;
+    let input = format!("*{ARGUMENTS}\r\n{}", "$1\r\na\r\n".repeat(ARGUMENTS)).into_bytes();
+    let limits = RequestLimits { large_bytes: 1, ..ANYBODY };
+    let (mut parser, mut args) = (RequestParser::default(), ArgList::default());
+    let (announced, mut at) = (Announced::default(), 0);
+    let parsed = loop {
+        match parser.next(&input[at..], &mut args, &limits) {
+            Ok(Parsed::Large(large)) => {
+                at += parser.gather(&input[at..], large, &mut args, &announced);
+            }
+            other => break other,
+        }
+    };
+    assert_eq!(parsed, Ok(Parsed::Command { consumed: LINE_END }));
+    // As if it could not run yet.
+    parser.put_back(&mut args);
+    let again = parser.next(&input[at..], &mut args, &limits);
+    assert_eq!(again, Ok(Parsed::Command { consumed: LINE_END }));
+    assert_eq!(args.iter(&input[at..]).filter(|arg| *arg == b"a").count(), ARGUMENTS);
+}
