@@ -6,10 +6,10 @@ use super::accept::is_kept_out;
 use super::connection::Connection;
 use super::flow::State;
 use super::protocol::{NextInput, Protocol, Serving};
-use super::resp::{Session, room_for};
+use super::resp::Session;
 use super::service::{Input, Member, Service};
 use super::shared::count;
-use super::transport::{Driver, Ended};
+use super::transport::{Driver, Ended, room_for};
 use super::turn::TurnOutcome;
 use crate::limits::{
     EXPECTED_BYTES_MIN, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
@@ -134,14 +134,9 @@ impl<D: Driver> Service<D> {
     }
 
     fn receive(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
-        if matches!(connection.session.next_input(), NextInput::Large(_))
-            && let Some(outcome) = self.receive_large(connection)
-        {
-            return Err(outcome);
-        }
         let most = match connection.session.next_input() {
             NextInput::Common(most) => most,
-            NextInput::Large(_) => usize::MAX,
+            NextInput::Large(_) => self.receive_large(connection)?,
         };
         let most = most.saturating_sub(connection.channel.unread.len()).max(EXPECTED_BYTES_MIN);
         // The beginning of a long command is not moved again for every piece of it.
@@ -163,9 +158,9 @@ impl<D: Driver> Service<D> {
         Ok(Input::Received(start..self.input.len()))
     }
 
-    /// Receives the next piece of a large argument into its own buffer. `None` if what follows is
-    /// to be received in the same turn, or the piece comes in TLS's records, with other input.
-    fn receive_large(&mut self, connection: &mut Connection) -> Option<TurnOutcome> {
+    /// Receives the next piece of a large argument into its own buffer. Returns how much to receive
+    /// behind it in the same turn, which with TLS is all: the piece comes in records with the rest.
+    fn receive_large(&mut self, connection: &mut Connection) -> Result<usize, TurnOutcome> {
         let Connection { channel, session, .. } = connection;
         let mut is_whole = true;
         if channel.tls().is_none()
@@ -174,17 +169,20 @@ impl<D: Driver> Service<D> {
             let received = channel.receive_large(&mut self.io, large);
             is_whole = large.missing() == 0;
             if !self.note_received(connection, received) {
-                return Some(connection.end_input());
+                return Err(connection.end_input());
             }
         }
         if self.is_over_query_limit(connection) {
-            return Some(connection.end_input());
+            return Err(connection.end_input());
         }
-        if is_whole && connection.channel.readable {
-            return None;
+        if !is_whole || !connection.channel.readable {
+            connection.show_condition();
+            return Err(connection.outcome());
         }
-        connection.show_condition();
-        Some(connection.outcome())
+        Ok(match connection.session.next_input() {
+            NextInput::Common(most) => most,
+            NextInput::Large(_) => usize::MAX,
+        })
     }
 
     /// Receives the next piece of a long command into `unread`.

@@ -37,12 +37,6 @@ impl ArgList {
         &self.slots[..self.len]
     }
 
-    /// Whether it is an inline command: then the list itself holds the bytes.
-    #[inline]
-    pub fn is_inline(&self) -> bool {
-        self.is_inline
-    }
-
     /// The bytes that the ranges refer to: the input, or the list's own bytes for an inline
     /// command.
     #[inline]

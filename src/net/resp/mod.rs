@@ -34,6 +34,6 @@ mod transaction;
 pub use arg_list::ArgList;
 pub use head::Head;
 pub use reply::RespReply;
-pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser, room_for};
+pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser};
 pub(super) use session::Session;
 pub(super) use transaction::Transaction;

@@ -8,8 +8,7 @@ use super::inline;
 use super::plain::{ArgRange, LINE_END, PLAIN_NUMBER, plain_line};
 use crate::command::parse_integer;
 use crate::limits::{
-    EXPECTED_WITHIN, INPUT_GROWTH, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS,
-    UNAUTHENTICATED_BULK_BYTES,
+    EXPECTED_WITHIN, LINE_BYTES, UNAUTHENTICATED_ARGUMENTS, UNAUTHENTICATED_BULK_BYTES,
 };
 use crate::net::transport::Announced;
 
@@ -41,15 +40,9 @@ pub enum Parsed {
     /// A part of a command.
     Incomplete {
         /// At least this many bytes of it are still to come, if the client's lengths are right: see
-        /// [`room_for`].
+        /// [`room_for`](crate::net::transport::room_for).
         missing: usize,
     },
-}
-
-/// How much room to make for input that a client has announced, if `present` bytes have arrived.
-/// Announcing costs a client nothing, so the buffer grows by no more than three times that.
-pub fn room_for(missing: usize, present: usize) -> usize {
-    missing.min(present.saturating_mul(INPUT_GROWTH)).max(READ_BYTES)
 }
 
 /// Input that is not a request. The connection is closed after this reply.
@@ -142,9 +135,7 @@ impl RequestParser {
     ///
     /// If Redis's answer to a line of more than 64 KiB depends on how its bytes are split into
     /// reads, this is its answer to single bytes. As in Redis, a NUL hides the end of its line, and
-    /// the bytes in place of a `
-    /// `, or of the `\r
-    /// ` after an argument, are not checked.
+    /// the bytes in place of a `\n`, or of the `\r\n` after an argument, are not checked.
     #[inline]
     pub fn next(
         &mut self,

@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits::{ANNOUNCED_BYTES, INPUT_GROWTH, READ_BYTES};
 
+/// How much room to make for input that a client has announced, if `present` bytes have arrived.
+/// Announcing costs a client nothing, so the buffer grows by no more than three times that.
+pub fn room_for(missing: usize, present: usize) -> usize {
+    missing.min(present.saturating_mul(INPUT_GROWTH)).max(READ_BYTES)
+}
+
 /// The memory of all connections for what clients have announced and may not have sent.
 #[derive(Clone, Default)]
 pub struct Announced(Arc<AtomicUsize>);
@@ -76,9 +82,9 @@ impl LargeInput {
     /// Grows with what has come. A buffer that is moved before it is full would be copied with the
     /// room behind its bytes, which would take memory only then.
     fn grow(&mut self, least: usize) {
-        let room = self.bytes.len().saturating_mul(INPUT_GROWTH).max(READ_BYTES).max(least);
-        self.copied += self.bytes.len();
-        self.bytes.reserve_exact(room.min(self.missing()));
+        let (missing, present) = (self.missing(), self.bytes.len());
+        self.copied += present;
+        self.bytes.reserve_exact(room_for(missing, present).max(least).min(missing));
     }
 
     /// The memory that it takes, in bytes.
@@ -126,5 +132,13 @@ mod tests {
         let (bytes, copied) = large.whole();
         assert_eq!((bytes.len(), bytes.capacity()), (ANNOUNCED_BYTES + 1, ANNOUNCED_BYTES + 1));
         assert!(copied > ANNOUNCED_BYTES);
+    }
+
+    #[test]
+    fn claims_get_no_more_room_than_was_paid_for() {
+        assert_eq!(room_for(1, 100), READ_BYTES);
+        assert_eq!(room_for(512 << 20, 30), READ_BYTES);
+        assert_eq!(room_for(512 << 20, 1 << 20), 3 << 20);
+        assert_eq!(room_for(1 << 20, 512 << 20), 1 << 20);
     }
 }

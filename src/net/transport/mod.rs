@@ -19,7 +19,7 @@ mod wire;
 
 pub use channel::{Channel, Ended};
 pub use driver::{Driver, Epoll, Happened, Sent};
-pub use large::{Announced, LargeInput};
+pub use large::{Announced, LargeInput, room_for};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
 pub use outgoing::{LogWait, Outbox};
 pub use output::Output;

@@ -252,14 +252,6 @@ fn a_list_does_not_stay_long() {
     assert!(args.len() == 2 && args.slots.capacity() < 100);
 }
 
-#[test]
-fn claims_get_no_more_room_than_was_paid_for() {
-    assert_eq!(room_for(1, 100), READ_BYTES);
-    assert_eq!(room_for(512 << 20, 30), READ_BYTES);
-    assert_eq!(room_for(512 << 20, 1 << 20), 3 << 20);
-    assert_eq!(room_for(1 << 20, 512 << 20), 1 << 20);
-}
-
 /// Each costs the same, however many there are.
 #[test]
 fn very_many_large_arguments() {
