@@ -102,5 +102,5 @@ fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
     let (slot, mut reply) = (engine.worker_slot(0), RespReply::new(&mut out, false));
     let outcome = engine.attempt(slot, &call, Taking::WORKER, &mut reply);
     assert_eq!(outcome, Outcome::Done);
-    out.bytes
+    std::mem::take(&mut out.own)
 }

@@ -211,9 +211,9 @@ fn comes_back(command: &[Vec<u8>]) {
     let mut writer = RespReply::new(&mut output, false);
     writer.array(command.len());
     command.iter().for_each(|arg| writer.bulk(arg));
-    let bytes = output.bytes;
+    let bytes = &output.own[..];
     let limits = ANYBODY;
-    let again = heard(&bytes, &limits, &mut used_list(16), |_| bytes.len());
+    let again = heard(bytes, &limits, &mut used_list(16), |_| bytes.len());
     assert_eq!(
         again,
         Heard { commands: vec![command.to_vec()], understood: bytes.len(), error: None }

@@ -245,7 +245,7 @@ proptest! {
     ) {
         let mut out = Output::from(b"before".to_vec());
         list.iter().for_each(|value| say(value, &mut RespReply::new(&mut out, resp3)));
-        let mut rest = out.bytes.strip_prefix(b"before").expect("what was there stays");
+        let mut rest = out.own.strip_prefix(b"before").expect("what was there stays");
         for value in &list {
             prop_assert_eq!(decoded(&mut rest), Some(seen(value, resp3)));
         }

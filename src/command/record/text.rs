@@ -3,106 +3,37 @@
 use std::borrow::Cow;
 
 use super::Words;
-use crate::store::SharedValue;
+use crate::store::{Piece, SharedValue, Spliced};
 
 /// A text of records. Large values are in it by reference: their bytes are copied when the host
 /// gets them, and not before.
 ///
 /// As long as it refers to a value, an APPEND or SETRANGE of that value copies it. So what is
-/// logged must let go of it: see [`RecordText::forget_values`].
-#[derive(Default)]
-pub struct RecordText {
-    /// All but these values.
-    own: Vec<u8>,
-    /// Each with its place in `own`, in ascending order.
-    values: Vec<(usize, SharedValue)>,
-    /// Bytes of `values`.
-    value_bytes: usize,
-}
+/// logged must let go of it: see [`Spliced::forget_values`].
+pub type RecordText = Spliced;
 
-impl RecordText {
-    /// Its length, in bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.own.len() + self.value_bytes
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Its own bytes, to append to.
-    #[inline]
-    pub fn own(&mut self) -> &mut Vec<u8> {
-        &mut self.own
-    }
-
-    /// Its bytes, if it refers to nothing.
-    #[inline]
-    pub fn plain(&self) -> Option<&[u8]> {
-        self.values.is_empty().then_some(&self.own[..])
-    }
-
-    /// Appends a large value.
-    pub fn refer(&mut self, value: SharedValue) {
-        self.value_bytes += value.bytes().len();
-        self.values.push((self.own.len(), value));
-    }
-
-    /// Appends another text.
-    #[inline]
-    pub fn add(&mut self, other: &RecordText) {
-        if !other.values.is_empty() {
-            let before = self.own.len();
-            let moved = other.values.iter().map(|(at, value)| (before + at, value.clone()));
-            self.values.extend(moved);
-            self.value_bytes += other.value_bytes;
-        }
-        self.own.extend_from_slice(&other.own);
-    }
-
-    /// Removes so many of its own bytes from this place of them on. No value stands among them.
-    pub fn remove_own(&mut self, start: usize, len: usize) {
-        self.own.drain(start..start + len);
-        let behind = self.values.iter_mut().filter(|(at, _)| *at >= start + len);
-        behind.for_each(|(at, _)| *at -= len);
-    }
-
+impl Spliced {
     /// Makes its own bytes a value, if it refers to none: adding it to another text copies nothing
-    /// then. It has no [words](RecordText::words) any more.
+    /// then. It has no [words](Spliced::words) any more.
     pub fn share_own(&mut self) {
-        if self.values.is_empty() {
+        if self.values().is_empty() {
             let own = std::mem::take(&mut self.own);
             self.refer(SharedValue::new(own));
         }
     }
 
-    /// Lets go of its values. It is of no use then until it is cleared.
+    /// Its bytes, if it refers to nothing.
     #[inline]
-    pub fn forget_values(&mut self) {
-        if !self.values.is_empty() {
-            self.values = Vec::new();
-            self.value_bytes = 0;
-        }
-    }
-
-    /// Makes it empty, and keeps memory for so many bytes of its own at most.
-    #[inline]
-    pub fn clear(&mut self, kept: usize) {
-        if self.own.capacity() > kept {
-            self.own = Vec::new();
-        }
-        self.own.clear();
-        self.forget_values();
+    pub fn plain(&self) -> Option<&[u8]> {
+        self.values().is_empty().then_some(&self.own[..])
     }
 
     /// The words of the one record in it, its name first.
     #[inline]
     pub fn words(&self) -> Words<'_> {
         match Words::of_record(&self.own) {
-            Words::Text(text) if !self.values.is_empty() => {
-                Words::Referring { text, head: self.own.len() - text.len(), values: &self.values }
+            Words::Text(text) if !self.values().is_empty() => {
+                Words::Referring { text, head: self.own.len() - text.len(), values: self.values() }
             }
             words => words,
         }
@@ -111,7 +42,7 @@ impl RecordText {
     /// Its bytes in one piece.
     #[inline]
     pub fn bytes(&self) -> Cow<'_, [u8]> {
-        if self.values.is_empty() {
+        if self.values().is_empty() {
             return Cow::Borrowed(&self.own);
         }
         let mut whole = Vec::with_capacity(self.len());
@@ -121,27 +52,18 @@ impl RecordText {
 
     /// Appends its bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.pieces().for_each(|piece| out.extend_from_slice(piece));
+        self.pieces().for_each(|piece| out.extend_from_slice(piece.bytes()));
     }
 
     /// Appends `len` of its bytes, from this offset on.
     pub fn write_range(&self, mut offset: usize, mut len: usize, out: &mut Vec<u8>) {
-        for piece in self.pieces() {
+        for piece in self.pieces().map(Piece::bytes) {
             let (_, rest) = piece.split_at(offset.min(piece.len()));
             offset -= piece.len() - rest.len();
             let rest = &rest[..len.min(rest.len())];
             out.extend_from_slice(rest);
             len -= rest.len();
         }
-    }
-
-    /// Its bytes, in order.
-    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.values.iter().map(|&(at, _)| at));
-        let ends = self.values.iter().map(|&(at, _)| at).chain([self.own.len()]);
-        let own = starts.zip(ends).map(|(start, end)| &self.own[start..end]);
-        let values = self.values.iter().map(|(_, value)| value.bytes()).chain([&[][..]]);
-        own.zip(values).flat_map(|(own, value)| [own, value])
     }
 }
 
@@ -186,15 +108,15 @@ mod tests {
             assert_eq!(part, whole[offset..offset + len], "{len} bytes from {offset} on");
         }
         let mut shared = RecordText::default();
-        shared.own().extend_from_slice(&whole);
+        shared.own.extend_from_slice(&whole);
         shared.share_own();
         shared.add(&text);
         assert_eq!(shared.bytes(), [&whole[..], &whole].concat());
         let head = b"*1\r\n$4\r\nEXEC\r\n";
         let mut grouped = RecordText::default();
         set(&mut grouped, b"1", &a);
-        let start = grouped.own().len();
-        grouped.own().extend_from_slice(head);
+        let start = grouped.own.len();
+        grouped.own.extend_from_slice(head);
         grouped.add(&later);
         grouped.remove_own(start, head.len());
         assert_eq!(grouped.bytes(), whole);

@@ -112,9 +112,9 @@ impl RecordText {
         expire_at: Option<UnixMs>,
         origin: Origin,
     ) {
-        set_before_value(self.own(), key, value.bytes().len(), expire_at, origin);
+        set_before_value(&mut self.own, key, value.bytes().len(), expire_at, origin);
         self.refer(value);
-        set_behind_value(self.own(), expire_at, origin);
+        set_behind_value(&mut self.own, expire_at, origin);
     }
 }
 

@@ -98,7 +98,7 @@ impl Protocol for Session {
         self.exec_replies = None;
         let mut words = Output::default();
         self.reply(&mut words).error(&Error::Unblocked.bare_text());
-        words.bytes
+        std::mem::take(&mut words.own)
     }
 
     fn queued_bytes(&self) -> usize {

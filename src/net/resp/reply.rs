@@ -34,12 +34,12 @@ impl<'a> RespReply<'a> {
     #[cold]
     fn cut(&mut self, bytes: &[u8]) {
         let room = self.most.saturating_add(1).saturating_sub(self.out.len());
-        self.out.bytes.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        self.out.own.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }
 
     /// A null array: `*-1` in RESP2, `_` in RESP3.
     pub fn null_array(&mut self) {
-        self.out.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+        self.out.own.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// A status line; `text` must not have line ends.
@@ -75,9 +75,9 @@ impl<'a> RespReply<'a> {
     fn head(&mut self, sign: u8, number: usize) {
         let digit = |place: usize| b'0' + (number / place % 10) as u8;
         match number {
-            0..10 => self.out.bytes.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
-            10..100 => self.out.bytes.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
-            100..1000 => self.out.bytes.extend_from_slice(&[
+            0..10 => self.out.own.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
+            10..100 => self.out.own.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => self.out.own.extend_from_slice(&[
                 sign,
                 digit(100),
                 digit(10),
@@ -91,10 +91,10 @@ impl<'a> RespReply<'a> {
 
     #[inline]
     fn line(&mut self, sign: u8, text: &[u8]) {
-        self.out.bytes.reserve(text.len() + HEAD_BYTES);
-        self.out.bytes.push(sign);
-        self.out.bytes.extend_from_slice(text);
-        self.out.bytes.extend_from_slice(b"\r\n");
+        self.out.own.reserve(text.len() + HEAD_BYTES);
+        self.out.own.push(sign);
+        self.out.own.extend_from_slice(text);
+        self.out.own.extend_from_slice(b"\r\n");
     }
 }
 
@@ -106,12 +106,12 @@ impl Reply for RespReply<'_> {
 
     #[inline]
     fn ok(&mut self) {
-        self.out.bytes.extend_from_slice(b"+OK\r\n");
+        self.out.own.extend_from_slice(b"+OK\r\n");
     }
 
     #[inline]
     fn null(&mut self) {
-        self.out.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+        self.out.own.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     #[inline]
@@ -127,10 +127,10 @@ impl Reply for RespReply<'_> {
         if self.out.len() + bytes.len() > self.most {
             return self.cut(bytes);
         }
-        self.out.bytes.reserve(bytes.len() + HEAD_BYTES);
+        self.out.own.reserve(bytes.len() + HEAD_BYTES);
         self.head(b'$', bytes.len());
-        self.out.bytes.extend_from_slice(bytes);
-        self.out.bytes.extend_from_slice(b"\r\n");
+        self.out.own.extend_from_slice(bytes);
+        self.out.own.extend_from_slice(b"\r\n");
     }
 
     #[inline]
@@ -156,7 +156,7 @@ impl Reply for RespReply<'_> {
         }
         self.head(b'$', len);
         self.out.add_large(value.clone());
-        self.out.bytes.extend_from_slice(b"\r\n");
+        self.out.own.extend_from_slice(b"\r\n");
     }
 
     fn double(&mut self, text: &str) {
@@ -168,11 +168,11 @@ impl Reply for RespReply<'_> {
             return self.bulk(text);
         }
         const KIND: &[u8] = b"txt:";
-        self.out.bytes.reserve(text.len() + HEAD_BYTES);
+        self.out.own.reserve(text.len() + HEAD_BYTES);
         self.head(b'=', text.len() + KIND.len());
-        self.out.bytes.extend_from_slice(KIND);
-        self.out.bytes.extend_from_slice(text);
-        self.out.bytes.extend_from_slice(b"\r\n");
+        self.out.own.extend_from_slice(KIND);
+        self.out.own.extend_from_slice(text);
+        self.out.own.extend_from_slice(b"\r\n");
     }
 
     fn error(&mut self, text: &[u8]) {
@@ -202,7 +202,7 @@ mod tests {
     fn written(resp3: bool, say: impl Fn(&mut RespReply<'_>)) -> String {
         let mut out = Output::from(b"|".to_vec());
         say(&mut RespReply::new(&mut out, resp3));
-        String::from_utf8(out.bytes).expect("text")
+        String::from_utf8(out.own.clone()).expect("text")
     }
 
     #[test]

@@ -14,9 +14,9 @@ use arrayvec::ArrayVec;
 use super::Key;
 use super::backlog::Backlog;
 use super::driver::Sent;
-use super::output::{Output, Piece};
+use super::output::Output;
 use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN, SENT_TOGETHER};
-use crate::store::SharedValue;
+use crate::store::{Piece, SharedValue};
 
 /// What a worker's connections say in this turn.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub struct Outbox {
 impl Outbox {
     /// Whether it must be sent before the end of the turn.
     pub fn is_full(&self) -> bool {
-        self.said.bytes.len() > OUTPUT_PER_TURN
+        self.said.own.len() > OUTPUT_PER_TURN
     }
 
     /// Empties it after all has been sent. After a very large reply the memory is freed.
@@ -118,12 +118,12 @@ impl Outgoing {
     }
 
     /// Says something that comes from elsewhere.
-    pub fn say_more(&mut self, more: Output, outbox: &Outbox) {
+    pub fn say_more(&mut self, mut more: Output, outbox: &Outbox) {
         self.claim(outbox);
         if more.has_large() {
             self.keep(&more, 0..more.end(), 0);
         } else {
-            self.unsent.append(more.bytes);
+            self.unsent.append(take(&mut more.own));
         }
     }
 
@@ -144,19 +144,19 @@ impl Outgoing {
 
     /// Keeps what was said there, but for the first `sent` bytes of it.
     fn keep(&mut self, output: &Output, said: Range<usize>, mut sent: usize) {
-        for piece in output.pieces(said) {
+        for piece in output.pieces_between(said) {
             let rest = piece.bytes().get(sent..).unwrap_or_default();
             let sent_of_it = sent.min(piece.bytes().len());
             sent -= sent_of_it;
             match piece {
-                Piece::Bytes(_) => self.unsent.add(rest),
-                Piece::Large(value) if !rest.is_empty() => {
+                Piece::Own(_) => self.unsent.add(rest),
+                Piece::Value(value) if !rest.is_empty() => {
                     let before = take(&mut self.unsent);
                     self.large_bytes += before.len() + rest.len();
                     let value = value.clone();
                     self.large.push_back(UnsentValue { before, value, sent: sent_of_it });
                 }
-                Piece::Large(_) => {}
+                Piece::Value(_) => {}
             }
         }
     }
@@ -190,7 +190,7 @@ impl Outgoing {
     pub fn take_over(&mut self, outbox: &mut Outbox) {
         let is_last = self.said.end == outbox.said.end() && !outbox.said.has_large();
         if is_last && self.said.len() > OUTPUT_KEPT && self.unsent() == 0 {
-            let bytes = take(&mut outbox.said.bytes);
+            let bytes = take(&mut outbox.said.own);
             self.unsent = Backlog::of(bytes, take(&mut self.said).start);
         }
     }
@@ -203,7 +203,7 @@ impl Outgoing {
         let sent = if outbox.said.has_large() || !self.large.is_empty() {
             self.send_large(&outbox.said, said, &mut send)
         } else {
-            self.send_bytes(&outbox.said.bytes[said], &mut send)
+            self.send_bytes(&outbox.said.own[said], &mut send)
         };
         if self.unsent() == 0 {
             self.over_soft_limit = None;
@@ -265,8 +265,8 @@ impl Outgoing {
         send: &mut impl FnMut(&[&[u8]]) -> Sent,
     ) -> (usize, Sent) {
         let said: ArrayVec<Piece<'_>, SENT_TOGETHER> =
-            output.pieces(said).take(SENT_TOGETHER).collect();
-        let pieces = self.unsent_pieces().chain(said.iter().map(Piece::bytes));
+            output.pieces_between(said).take(SENT_TOGETHER).collect();
+        let pieces = self.unsent_pieces().chain(said.iter().map(|piece| piece.bytes()));
         let pieces = pieces.filter(|piece| !piece.is_empty());
         let pieces: ArrayVec<&[u8], SENT_TOGETHER> = pieces.take(SENT_TOGETHER).collect();
         if pieces.is_empty() {
@@ -299,7 +299,7 @@ mod tests {
 
     fn say(outgoing: &mut Outgoing, outbox: &mut Outbox, text: &[u8]) {
         let start = outbox.said.end();
-        outbox.said.bytes.extend_from_slice(text);
+        outbox.said.own.extend_from_slice(text);
         outgoing.say(Key::default(), start..outbox.said.end(), outbox);
     }
 
@@ -344,9 +344,9 @@ mod tests {
     /// Says a large value between two bytes.
     fn say_large(outgoing: &mut Outgoing, outbox: &mut Outbox, value: &SharedValue) {
         let start = outbox.said.end();
-        outbox.said.bytes.push(b'<');
+        outbox.said.own.push(b'<');
         outbox.said.add_large(value.clone());
-        outbox.said.bytes.push(b'>');
+        outbox.said.own.push(b'>');
         outgoing.say(Key::default(), start..outbox.said.end(), outbox);
     }
 

@@ -1,24 +1,18 @@
-//! Bytes to be sent, and large values between them.
+//! What is to be sent: bytes, and large values between them.
 //!
 //! A large value is sent from where it is: a reply refers to it. So a client that reads slowly
 //! takes no memory for values that others have too, and a value that is overwritten meanwhile stays
 //! whole for it.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut};
 
 use crate::limits::KEEP_BYTES_DEFAULT;
-use crate::store::SharedValue;
+use crate::store::{SharedValue, Spliced};
 
-/// What is to be sent.
+/// What is to be sent. No large value stands at the beginning or the end of a reply.
 #[derive(Default)]
 pub struct Output {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// Large values, and before which of the bytes each stands: in ascending order. None stands at
-    /// the beginning or the end of a reply.
-    large: Vec<(usize, SharedValue)>,
-    /// The bytes of these.
-    large_bytes: usize,
+    text: Spliced,
     /// Large values that were ever said, and the bytes of those that had to be copied.
     pub counts: LargeCounts,
 }
@@ -32,53 +26,23 @@ pub struct LargeCounts {
     pub copied: u64,
 }
 
-/// A piece of it.
-pub enum Piece<'a> {
-    /// Bytes.
-    Bytes(&'a [u8]),
-    /// A large value.
-    Large(&'a SharedValue),
-}
-
-impl Piece<'_> {
-    /// What is to be sent.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Piece::Bytes(bytes) => bytes,
-            Piece::Large(value) => value.bytes(),
-        }
-    }
-}
-
 impl Output {
-    /// How many bytes will be sent.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.bytes.len() + self.large_bytes
-    }
-
-    /// Whether nothing will be.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// The place of what is said next, for [`Output::truncate`] and [`Output::pieces`].
+    /// The place of what is said next, for [`Spliced::truncate`] and [`Spliced::pieces_between`].
     #[inline]
     pub fn end(&self) -> usize {
-        self.bytes.len()
+        self.own.len()
     }
 
     /// Whether there are large values.
     #[inline]
     pub fn has_large(&self) -> bool {
-        !self.large.is_empty()
+        !self.values().is_empty()
     }
 
     /// Adds a large value. Some bytes must follow.
     pub fn add_large(&mut self, value: SharedValue) {
         self.counts.values += 1;
-        self.large_bytes += value.bytes().len();
-        self.large.push((self.bytes.len(), value));
+        self.refer(value);
     }
 
     /// A value of so many bytes was copied. Counts it if it is a large one.
@@ -94,45 +58,34 @@ impl Output {
         self.counts.values += other.values;
         self.counts.copied += other.copied;
     }
+}
 
-    /// Drops what was said from this place on.
-    pub fn truncate(&mut self, end: usize) {
-        self.bytes.truncate(end);
-        while let Some((_, value)) = self.large.pop_if(|(at, _)| *at >= end) {
-            self.large_bytes -= value.bytes().len();
-        }
+impl Deref for Output {
+    type Target = Spliced;
+
+    #[inline]
+    fn deref(&self) -> &Spliced {
+        &self.text
     }
+}
 
-    /// Drops everything. Keeps the memory, up to `most` bytes.
-    pub fn clear(&mut self, most: usize) {
-        self.truncate(0);
-        if self.bytes.capacity() > most {
-            self.bytes = Vec::new();
-        }
-    }
-
-    /// What was said between two places.
-    pub fn pieces(&self, said: Range<usize>) -> impl Iterator<Item = Piece<'_>> {
-        let first = self.large.partition_point(|(at, _)| *at < said.start);
-        let behind = self.large.partition_point(|(at, _)| *at < said.end);
-        let mut from = said.start;
-        let large = self.large[first..behind].iter().flat_map(move |(at, value)| {
-            let before = Piece::Bytes(&self.bytes[std::mem::replace(&mut from, *at)..*at]);
-            [before, Piece::Large(value)]
-        });
-        let rest = self.large[first..behind].last().map_or(said.start, |(at, _)| *at);
-        large.chain([Piece::Bytes(&self.bytes[rest..said.end])])
+impl DerefMut for Output {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Spliced {
+        &mut self.text
     }
 }
 
 impl From<Vec<u8>> for Output {
     fn from(bytes: Vec<u8>) -> Self {
-        Output { bytes, ..Output::default() }
+        Output { text: bytes.into(), ..Output::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     /// Two replies, of which each has a large value, and the place between them.
@@ -140,16 +93,16 @@ mod tests {
         let (mut output, mut between) = (Output::default(), 0);
         for large in ["LARGE", "ANOTHER"] {
             between = output.end();
-            output.bytes.extend_from_slice(b"<");
+            output.own.extend_from_slice(b"<");
             output.add_large(SharedValue::new(large.as_bytes().to_vec()));
-            output.bytes.extend_from_slice(b">");
+            output.own.extend_from_slice(b">");
         }
         (output, between)
     }
 
     fn text(output: &Output, said: Range<usize>) -> String {
         output
-            .pieces(said)
+            .pieces_between(said)
             .map(|piece| String::from_utf8_lossy(piece.bytes()).into_owned())
             .collect()
     }

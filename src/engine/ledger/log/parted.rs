@@ -34,9 +34,9 @@ impl Parted {
     }
 
     fn write_part(&self, is_last: bool, len: usize, out: &mut RecordText) {
-        part_head(is_last, self.given, len, out.own());
-        self.text.write_range(self.given, len, out.own());
-        out.own().extend_from_slice(b"\r\n");
+        part_head(is_last, self.given, len, &mut out.own);
+        self.text.write_range(self.given, len, &mut out.own);
+        out.own.extend_from_slice(b"\r\n");
     }
 }
 
@@ -58,7 +58,7 @@ impl Tail {
         }
         let mut text = RecordText::default();
         // A newer version than its records need costs nothing: the parts are newer still.
-        header(RECORD_VERSION, text.own());
+        header(RECORD_VERSION, &mut text.own);
         write_records(&self.runs.make_contiguous()[..runs], &mut text);
         Some(Parted { text, runs, given: 0 })
     }

@@ -159,7 +159,7 @@ impl OpenRun {
     /// Adds a record about keys of that database.
     pub(in crate::engine::ledger) fn add(&mut self, db: u32, record: Record<'_>) {
         self.begin_record(db, record.version());
-        record.write(self.text.own());
+        record.write(&mut self.text.own);
     }
 
     #[inline]
@@ -168,7 +168,7 @@ impl OpenRun {
             Some((_, last)) if *last == db => {}
             Some((_, last)) => {
                 *last = db;
-                select(db, self.text.own());
+                select(db, &mut self.text.own);
             }
             none => *none = Some((db, db)),
         }
@@ -226,7 +226,7 @@ impl OpenRun {
         if let Some((first, last)) = later.databases {
             let own = self.databases.get_or_insert((first, first));
             if own.1 != first {
-                select(first, self.text.own());
+                select(first, &mut self.text.own);
             }
             own.1 = last;
         }
@@ -241,8 +241,8 @@ impl OpenRun {
     /// The records up to [`OpenRun::end_group`] belong together.
     pub(in crate::engine::ledger) fn begin_group(&mut self) {
         if self.depth == 0 {
-            self.group = Some((self.text.own().len(), self.records));
-            self.text.own().extend_from_slice(MULTI);
+            self.group = Some((self.text.own.len(), self.records));
+            self.text.own.extend_from_slice(MULTI);
         }
         self.depth += 1;
     }
@@ -255,7 +255,7 @@ impl OpenRun {
         }
         let Some((start, records)) = self.group.take() else { return };
         if self.records > records + 1 {
-            return Record::Exec.write(self.text.own());
+            return Record::Exec.write(&mut self.text.own);
         }
         self.text.remove_own(start, MULTI.len());
     }

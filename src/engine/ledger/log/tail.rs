@@ -452,7 +452,7 @@ impl Log {
 /// Writes the records of these runs as one text.
 fn write_text(batch: &[PublishedRun], text: &mut RecordText) {
     let version = batch.iter().map(|published| published.run.version).max();
-    header(version.unwrap_or(1).max(1), text.own());
+    header(version.unwrap_or(1).max(1), &mut text.own);
     write_records(batch, text);
 }
 
@@ -468,17 +468,17 @@ pub(super) fn write_records(batch: &[PublishedRun], text: &mut RecordText) {
         for (number, PublishedRun { run, .. }) in together.iter().enumerate() {
             if let Some((first, last)) = run.databases {
                 if selected != Some(first) {
-                    select(first, text.own());
+                    select(first, &mut text.own);
                 }
                 selected = Some(last);
             }
             if is_group && number == 0 {
-                Record::Multi.write(text.own());
+                Record::Multi.write(&mut text.own);
             }
             text.add(&run.text);
         }
         if is_group {
-            Record::Exec.write(text.own());
+            Record::Exec.write(&mut text.own);
         }
     }
 }
