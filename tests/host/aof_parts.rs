@@ -233,6 +233,7 @@ fn a_replica_that_rewrites_in_the_middle() {
         follow(&replica, master.port());
         wait_for_rewrite(&mut replica.client());
         let mut writer = in_the_middle(&master, b'a');
+        wait_until("the replica has the beginning", || begun(&parts(&replica)) == 1);
         rewrite(&mut replica.client());
         assert!(!writer.has_reply_within(Duration::from_millis(1)), "it was in the middle");
         assert_eq!(writer.read(), Value::ok());
