@@ -28,7 +28,7 @@ check-aof: ## find damage in FILE=, a part of an AOF or its manifest; FIX=1 cuts
 
 lint: ## formatting and clippy, warnings are errors
 	@bash scripts/cargo.sh fmt --all --check
-	@bash scripts/cargo.sh clippy --release --workspace --all-targets --locked -- -D warnings
+	@bash scripts/cargo.sh clippy --workspace --all-targets --locked -- -D warnings
 
 bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one section
 	@bash scripts/bench.sh --docs docs/benchmarks.md

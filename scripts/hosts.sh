@@ -204,7 +204,7 @@ test_on() { # NAME
     echo "Testing on $1: $(host_version "$host_server"), $host_server"
     # Left out: the engine alone, the sources, and Redis's own tests, which are those of 7.0.
     MIDI_REDIS_SERVER=$host_server MIDI_HOST=$(host_name "$host_server") \
-        count_tests cargo test --release --locked --workspace --no-fail-fast \
+        count_tests cargo test --locked --workspace --no-fail-fast \
         --test host --test port --test engine --test tools -- \
         --skip interleavings:: --skip _threads:: --skip inputs:: --skip layout:: --skip redis_suite:: || failed+=("$1")
 }

@@ -49,7 +49,7 @@ for program in redis-cli redis-benchmark memtier_benchmark; do
 done
 
 cargo build --release --locked
-cargo test --release --locked --no-fail-fast --test port --test tools -- clients:: programs:: --nocapture --test-threads 1
+cargo test --locked --no-fail-fast --test port --test tools -- clients:: programs:: --nocapture --test-threads 1
 if [ ${#skipped[@]} -gt 0 ]; then
     printf '\nSKIPPED:\n'
     printf '    %s\n' "${skipped[@]}"

@@ -20,11 +20,11 @@ for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "
 echo "Testing on $(host_version "$MIDI_REDIS_SERVER"), $MIDI_REDIS_SERVER"
 export MIDI_HOST
 MIDI_HOST=$(host_name "$MIDI_REDIS_SERVER")
-count_tests cargo test --release --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
+count_tests cargo test --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
 # Connections once more, over what else the port speaks.
 for stream in tls unix; do
     echo "Testing with MIDI_STREAM=$stream"
-    MIDI_STREAM=$stream count_tests cargo test --release --locked --no-fail-fast --test port -- \
+    MIDI_STREAM=$stream count_tests cargo test --locked --no-fail-fast --test port -- \
         gates:: held_replies:: large:: mget:: serving:: session:: strangers:: transactions:: watch:: || failed+=("MIDI_STREAM=$stream")
 done
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done

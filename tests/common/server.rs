@@ -23,15 +23,15 @@ pub fn redis_server() -> PathBuf {
     on_path.unwrap_or_else(|| target_dir().join("tools/redis-server"))
 }
 
-/// The module to test: the one built with this test.
+/// The module to test: the release build beside this test's.
 pub fn module() -> PathBuf {
     if let Some(path) = std::env::var_os("MIDI_MODULE") {
         return path.into();
     }
-    let built = test_executable().ancestors().nth(2).expect("deps/..").join("libmidi.so");
+    let built = target_dir().join("release/libmidi.so");
     assert!(
         built.exists(),
-        "{} is missing: run cargo build first, or set MIDI_MODULE",
+        "{} is missing: run cargo build --release first, or set MIDI_MODULE",
         built.display()
     );
     built
@@ -46,7 +46,7 @@ pub fn own_library(name: &str) -> PathBuf {
     test_executable().with_file_name(name)
 }
 
-/// `target`, above `release/deps/test`.
+/// `target`, above `debug/deps/test`.
 pub fn target_dir() -> PathBuf {
     test_executable().ancestors().nth(3).expect("target").to_owned()
 }

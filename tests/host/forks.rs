@@ -20,7 +20,7 @@ use crate::common::{
 
 fn forks() -> i64 {
     let text = std::env::var("MIDI_FORKS");
-    text.map_or(100, |text| text.parse().expect("MIDI_FORKS"))
+    text.map_or(30, |text| text.parse().expect("MIDI_FORKS"))
 }
 
 /// No fork may hold the server up for so long: it only waits for runs that are under way, and for

@@ -132,7 +132,7 @@ pub struct Options {
     #[arg(long, default_value_t = 3.0)]
     pub drain: f64,
     /// Send so many commands instead of running for a time
-    #[arg(long, short)]
+    #[arg(long)]
     pub requests: Option<u64>,
     /// Run until standard input ends instead of for a time
     #[arg(long)]
