@@ -25,7 +25,7 @@ fn in_all_modes(body: impl Fn(&Server)) {
 
 /// Other clients are served, and nothing is left of those that have gone.
 #[track_caller]
-fn check_healthy(server: &Server) {
+pub fn check_healthy(server: &Server) {
     let mut client = server.midi_client();
     client.ok("SET health good");
     assert_eq!(client.run("GET health"), Value::bulk("good"));

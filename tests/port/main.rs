@@ -19,6 +19,7 @@ mod rights;
 mod serving;
 mod session;
 mod settings;
+mod socket_faults;
 mod strangers;
 mod tls;
 mod tls_settings;

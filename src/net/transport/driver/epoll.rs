@@ -9,7 +9,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -92,11 +92,13 @@ impl Epoll {
     }
 }
 
+/// What has become of bytes that `send` sends. It is called again if it was interrupted: that says
+/// nothing about the room, so no event need follow.
 #[inline]
-fn sent(result: Result<usize, Errno>) -> Sent {
-    match result {
+fn sent(send: impl FnMut() -> Result<usize, Errno>) -> Sent {
+    match retry_on_intr(send) {
         Ok(sent) => Sent::Bytes(sent),
-        Err(Errno::AGAIN | Errno::INTR) => Sent::Bytes(0),
+        Err(Errno::AGAIN) => Sent::Bytes(0),
         Err(_) => Sent::Broken,
     }
 }
@@ -148,13 +150,13 @@ impl Driver for Epoll {
 
     #[inline]
     fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Sent {
-        sent(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+        sent(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
     fn send_pieces(&mut self, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent {
         let slices: ArrayVec<IoSlice<'_>, SENT_TOGETHER> =
             pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut nothing = SendAncillaryBuffer::default();
-        sent(rustix::net::sendmsg(socket, &slices, &mut nothing, SendFlags::NOSIGNAL))
+        sent(|| rustix::net::sendmsg(socket, &slices, &mut nothing, SendFlags::NOSIGNAL))
     }
 }
