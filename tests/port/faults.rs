@@ -314,7 +314,7 @@ fn resets_in_the_midst_of_replies() {
 }
 
 /// Ends the connection with a reset, not in order.
-fn reset(stream: &TcpStream) {
+pub fn reset(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the option's value is a linger of that size, and outlives the call.

@@ -6,6 +6,7 @@ mod common;
 mod acl;
 mod clients;
 mod databases;
+mod deaths;
 mod described;
 mod faults;
 mod floods;
