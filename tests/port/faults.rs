@@ -330,6 +330,29 @@ pub fn reset(stream: &TcpStream) {
     assert_eq!(done, 0);
 }
 
+/// Reading stops at an urgent byte, which is no part of the commands.
+#[test]
+fn urgent_bytes_hold_nothing_up() {
+    use std::os::fd::AsRawFd;
+    in_all_modes(|server| {
+        for _ in 0..40 {
+            let mut stream = open(server);
+            stream.set_nodelay(true).expect("an option");
+            let echo = "e".repeat(100);
+            stream.write_all(format!("ECHO {echo}\r\nPI").as_bytes()).expect("sent");
+            // SAFETY: one byte of a static.
+            let sent =
+                unsafe { libc::send(stream.as_raw_fd(), b"X".as_ptr().cast(), 1, libc::MSG_OOB) };
+            assert_eq!(sent, 1);
+            stream.write_all(b"NG\r\nPING\r\n").expect("sent");
+            let expected = format!("$100\r\n{echo}\r\n+PONG\r\n+PONG\r\n");
+            let mut reply = vec![0; expected.len()];
+            stream.read_exact(&mut reply).expect("all replies");
+            assert_eq!(text(&reply), text(expected.as_bytes()));
+        }
+    });
+}
+
 /// More than the sockets hold: the rest is sent when there is room.
 #[test]
 fn half_closed_connections_are_answered_to_the_end() {

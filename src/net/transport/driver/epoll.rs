@@ -86,6 +86,7 @@ impl Epoll {
                 input,
                 room: flags.contains(EventFlags::OUT),
                 ended,
+                urgent: flags.contains(EventFlags::PRI),
             })
         }));
         Ok(())
@@ -107,7 +108,8 @@ impl Driver for Epoll {
     const NAME: &'static str = "epoll";
 
     fn add(&mut self, mark: Mark, socket: &OwnedFd) -> io::Result<()> {
-        let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let input = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP;
+        let all = input | EventFlags::OUT | EventFlags::ET;
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(mark), all)?)
     }
 
@@ -140,6 +142,7 @@ impl Driver for Epoll {
                 // they fit in the capacity.
                 unsafe { into.set_len(into.len() + some) };
                 // Less than asked for means nothing is left; an edge reports what comes later.
+                // Urgent bytes are the exception: `Happened::urgent`.
                 if some < room { Received::All(some) } else { Received::More(some) }
             }
             Err(Errno::AGAIN) => Received::All(0),
