@@ -124,6 +124,24 @@ linearizability_stage() {
     run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability::
 }
 
+sockets_stage() {
+    heading "faults of the sockets"
+    run cargo build --release --locked
+    run env MIDI_SOCKET_ROUNDS=1000 cargo test --release --locked --workspace --test port socket_faults::
+    # Tests that expect nothing of the sockets, with every server's sockets failing. What is left out counts bytes
+    # that come in one piece, or has midi's last word go through at the first try.
+    local counts=$root/target/socket-faults stream
+    head -c 32 /dev/zero >"$counts"
+    for stream in tcp unix tls; do
+        run env MIDI_STREAM=$stream SOCKETS_SEED=1 SOCKETS_COUNTS="$counts" \
+            MIDI_SERVER_PRELOAD="$root/target/release/deps/libmidi_test_sockets.so" \
+            cargo test --release --locked --workspace --no-fail-fast --test port -- \
+            clients:: gates:: held_replies:: large:: mget:: serving:: session:: strangers:: tls:: \
+            transactions:: unfinished:: watch:: \
+            --skip nothing_is_copied --skip both_protocols_are_spoken
+    done
+}
+
 snapshots_stage() {
     heading "snapshots, forks and crashes under load"
     run cargo build --release --locked
@@ -158,7 +176,7 @@ redis_units_stage() {
     run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom asan tsan fuzz random differential linearizability snapshots failovers redis_units)
+all=(loom asan tsan fuzz random differential linearizability sockets snapshots failovers redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."

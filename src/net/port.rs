@@ -92,6 +92,7 @@ impl<D: Driver> WorkerPort<D> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.channel.readable |= event.input;
         connection.channel.ended |= event.ended;
+        connection.channel.urgent |= event.urgent;
         if event.ended && connection.session.flow.is_waiting() {
             // The client may have left: a job for it may stop.
             connection.session.flow.client.gone.store(true, Ordering::Relaxed);

@@ -28,6 +28,7 @@ mod random;
 pub mod replicas;
 mod server;
 mod skip;
+pub mod sockets;
 mod twin;
 mod wire;
 pub mod witness;

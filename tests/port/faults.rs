@@ -25,7 +25,7 @@ fn in_all_modes(body: impl Fn(&Server)) {
 
 /// Other clients are served, and nothing is left of those that have gone.
 #[track_caller]
-fn check_healthy(server: &Server) {
+pub fn check_healthy(server: &Server) {
     let mut client = server.midi_client();
     client.ok("SET health good");
     assert_eq!(client.run("GET health"), Value::bulk("good"));
@@ -314,7 +314,7 @@ fn resets_in_the_midst_of_replies() {
 }
 
 /// Ends the connection with a reset, not in order.
-fn reset(stream: &TcpStream) {
+pub fn reset(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the option's value is a linger of that size, and outlives the call.
@@ -328,6 +328,29 @@ fn reset(stream: &TcpStream) {
         )
     };
     assert_eq!(done, 0);
+}
+
+/// Reading stops at an urgent byte, which is no part of the commands.
+#[test]
+fn urgent_bytes_hold_nothing_up() {
+    use std::os::fd::AsRawFd;
+    in_all_modes(|server| {
+        for _ in 0..40 {
+            let mut stream = open(server);
+            stream.set_nodelay(true).expect("an option");
+            let echo = "e".repeat(100);
+            stream.write_all(format!("ECHO {echo}\r\nPI").as_bytes()).expect("sent");
+            // SAFETY: one byte of a static.
+            let sent =
+                unsafe { libc::send(stream.as_raw_fd(), b"X".as_ptr().cast(), 1, libc::MSG_OOB) };
+            assert_eq!(sent, 1);
+            stream.write_all(b"NG\r\nPING\r\n").expect("sent");
+            let expected = format!("$100\r\n{echo}\r\n+PONG\r\n+PONG\r\n");
+            let mut reply = vec![0; expected.len()];
+            stream.read_exact(&mut reply).expect("all replies");
+            assert_eq!(text(&reply), text(expected.as_bytes()));
+        }
+    });
 }
 
 /// More than the sockets hold: the rest is sent when there is room.

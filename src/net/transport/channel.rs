@@ -21,6 +21,8 @@ pub struct Channel {
     pub readable: bool,
     /// The peer sends no more.
     pub ended: bool,
+    /// It has sent urgent bytes: after a read that finds some bytes there may be more.
+    pub urgent: bool,
     /// Received but not run.
     pub unread: Backlog,
     /// What it has to say.
@@ -38,6 +40,7 @@ impl Channel {
             wire,
             readable: false,
             ended: false,
+            urgent: false,
             unread: Backlog::default(),
             outgoing: Outgoing::default(),
         }
@@ -86,7 +89,7 @@ impl Channel {
         self.ended |= self.tls().is_some_and(TlsStream::is_closed);
         let (bytes, more) = match received {
             Received::More(bytes) => (bytes, true),
-            Received::All(bytes) => (bytes, self.ended),
+            Received::All(bytes) => (bytes, self.ended || self.urgent && bytes > 0),
             Received::End => {
                 (self.ended, self.readable) = (true, false);
                 return Err(Ended);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -86,17 +86,20 @@ impl Epoll {
                 input,
                 room: flags.contains(EventFlags::OUT),
                 ended,
+                urgent: flags.contains(EventFlags::PRI),
             })
         }));
         Ok(())
     }
 }
 
+/// What has become of bytes that `send` sends. It is called again if it was interrupted: that says
+/// nothing about the room, so no event need follow.
 #[inline]
-fn sent(result: Result<usize, Errno>) -> Sent {
-    match result {
+fn sent(send: impl FnMut() -> Result<usize, Errno>) -> Sent {
+    match retry_on_intr(send) {
         Ok(sent) => Sent::Bytes(sent),
-        Err(Errno::AGAIN | Errno::INTR) => Sent::Bytes(0),
+        Err(Errno::AGAIN) => Sent::Bytes(0),
         Err(_) => Sent::Broken,
     }
 }
@@ -105,7 +108,8 @@ impl Driver for Epoll {
     const NAME: &'static str = "epoll";
 
     fn add(&mut self, mark: Mark, socket: &OwnedFd) -> io::Result<()> {
-        let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let input = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP;
+        let all = input | EventFlags::OUT | EventFlags::ET;
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(mark), all)?)
     }
 
@@ -138,6 +142,7 @@ impl Driver for Epoll {
                 // they fit in the capacity.
                 unsafe { into.set_len(into.len() + some) };
                 // Less than asked for means nothing is left; an edge reports what comes later.
+                // Urgent bytes are the exception: `Happened::urgent`.
                 if some < room { Received::All(some) } else { Received::More(some) }
             }
             Err(Errno::AGAIN) => Received::All(0),
@@ -148,13 +153,13 @@ impl Driver for Epoll {
 
     #[inline]
     fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Sent {
-        sent(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+        sent(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
     fn send_pieces(&mut self, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent {
         let slices: ArrayVec<IoSlice<'_>, SENT_TOGETHER> =
             pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut nothing = SendAncillaryBuffer::default();
-        sent(rustix::net::sendmsg(socket, &slices, &mut nothing, SendFlags::NOSIGNAL))
+        sent(|| rustix::net::sendmsg(socket, &slices, &mut nothing, SendFlags::NOSIGNAL))
     }
 }

@@ -26,6 +26,8 @@ pub struct Happened {
     pub room: bool,
     /// The peer sends no more, or the connection is broken.
     pub ended: bool,
+    /// The peer has sent an urgent byte, where a read ends although more is there.
+    pub urgent: bool,
 }
 
 /// The result of receiving.
