@@ -48,6 +48,9 @@ pub struct Command {
     pub docs: Docs,
     /// What it does.
     pub action: Action,
+    /// It replies with the string at its key, or null, and does nothing else. So whoever holds the
+    /// shards of several such commands may read the entries itself.
+    pub is_value: bool,
 }
 
 impl Command {
@@ -71,6 +74,7 @@ impl Command {
         tips: &[],
         docs: Docs { summary: "", complexity: "", args: &[] },
         action: Action::Port(PortCommand::Container),
+        is_value: false,
     };
 
     /// The defaults of a command on keys whatever their values.

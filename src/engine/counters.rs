@@ -154,6 +154,27 @@ impl ThreadCounts {
         outcome
     }
 
+    /// Runs up to `most` calls of one command, counts as many as `run` returns, and times them if
+    /// one of them would be timed alone.
+    pub(super) fn counted_together(
+        &self,
+        command: usize,
+        most: usize,
+        run: impl FnOnce() -> usize,
+    ) -> usize {
+        let count = &self.commands[command];
+        let calls = count.calls.get();
+        let is_timed = calls.next_multiple_of(TIMED_CALLS) < calls + most as u64;
+        let start = is_timed.then(Instant::now);
+        let done = run() as u64;
+        count.calls.add(done);
+        if let Some(start) = start {
+            count.timed.add(done);
+            count.timed_ns.add(start.elapsed().as_nanos() as u64);
+        }
+        done as usize
+    }
+
     #[cold]
     fn run_timed(&self, command: usize, run: impl FnOnce() -> Outcome) -> Outcome {
         let start = Instant::now();

@@ -43,7 +43,7 @@ pub use context::{
     Settings, TlsSettings, Workers,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
-pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};
+pub use dispatch::{Apart, Caller, Holding, ShardNumbers, Together, WaitsFor, Watching};
 pub use jobs::{
     Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task, Work, free_later,
     long_work, remove_lost_keys, remove_lost_keys_now, without_reply,

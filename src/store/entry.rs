@@ -257,6 +257,20 @@ impl Entry {
         self.part(key_at(flags), self.key_len(flags))
     }
 
+    /// Whether this is its key. Most keys have 8 to 16 bytes: comparing those by two numbers, which
+    /// may overlap, needs no call.
+    #[inline(always)]
+    pub(super) fn has_key(&self, name: &[u8]) -> bool {
+        let key = self.key();
+        if key.len() != name.len() {
+            return false;
+        }
+        match (first_and_last(key), first_and_last(name)) {
+            (Some(own), Some(other)) if key.len() <= 16 => own == other,
+            _ => key == name,
+        }
+    }
+
     /// The value of a string. Only this and [`EntryRef::string`](super::EntryRef::string) give it.
     ///
     /// # Errors
@@ -439,6 +453,12 @@ impl Entry {
         // SAFETY: it was a NonNull when it was given up.
         Entry(unsafe { NonNull::new_unchecked(block) })
     }
+}
+
+/// The first and the last eight bytes, as numbers.
+#[inline(always)]
+fn first_and_last(bytes: &[u8]) -> Option<(u64, u64)> {
+    Some((u64::from_le_bytes(*bytes.first_chunk()?), u64::from_le_bytes(*bytes.last_chunk()?)))
 }
 
 impl Drop for Entry {

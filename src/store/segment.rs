@@ -6,7 +6,6 @@
 //! Folly's F14). Most searches read two cache lines: the bucket and the entry.
 
 use super::bucket::{Bucket, EntryMut, EntryRef, SLOTS, bits};
-use super::entry::prefetch;
 use super::hash::{KeyHash, KeyHasher};
 use super::{Entry, UnixMs};
 
@@ -92,20 +91,10 @@ impl Segment {
         (bucket + 1) & (self.buckets.len() - 1)
     }
 
-    /// Prefetches the line of a key's home bucket.
+    /// A key's home bucket.
     #[inline]
-    pub(super) fn prefetch(&self, hash: KeyHash) {
-        prefetch(&raw const self.buckets[self.home(hash.order())]);
-    }
-
-    /// Prefetches the entry that is most likely the key's, once its bucket is in the cache.
-    #[inline]
-    pub(super) fn prefetch_entry(&self, hash: KeyHash) {
-        let bucket = &self.buckets[self.home(hash.order())];
-        let matching = bucket.matching(hash.tag());
-        if matching != 0 {
-            bucket.entry(matching.trailing_zeros() as usize).prefetch();
-        }
+    pub(super) fn home_bucket(&self, hash: KeyHash) -> &Bucket {
+        &self.buckets[self.home(hash.order())]
     }
 
     /// Finds a key.
@@ -118,7 +107,7 @@ impl Segment {
             while matching != 0 {
                 let slot = matching.trailing_zeros() as usize;
                 let entry = bucket.entry(slot);
-                if entry.key() == key {
+                if entry.has_key(key) {
                     let may_expire = entry.may_expire();
                     return Some(BucketSlot { bucket: at as u16, slot: slot as u8, may_expire });
                 }

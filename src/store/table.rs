@@ -11,6 +11,7 @@
 use super::bucket::EntryRef;
 use super::census::Census;
 use super::hash::{KeyHash, KeyHasher};
+use super::look::Home;
 use super::remains::Remains;
 use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
 use super::{Entry, Origin, UnixMs, Value, block_bytes};
@@ -103,21 +104,26 @@ impl Table {
         ((u64::from(order) << self.depth) >> 32) as usize
     }
 
-    /// Prefetches the line that a lookup of this key reads first. Worth it if several keys are
-    /// looked up together.
+    /// The first step of a look-up: the key's home bucket. Worth it if several keys are looked up
+    /// together.
+    #[inline]
+    pub fn home(&self, hash: KeyHash) -> Home<'_> {
+        match self.directory.get(self.cell(hash.order())) {
+            Some(&segment) => Home::of(self.segments[segment as usize].home_bucket(hash)),
+            None => Home::default(),
+        }
+    }
+
+    /// Prefetches the line that a look-up of this key reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        if let Some(&segment) = self.directory.get(self.cell(hash.order())) {
-            self.segments[segment as usize].prefetch(hash);
-        }
+        self.home(hash).prefetch();
     }
 
     /// Prefetches the entry itself, a little later.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
-        if let Some(&segment) = self.directory.get(self.cell(hash.order())) {
-            self.segments[segment as usize].prefetch_entry(hash);
-        }
+        self.home(hash).candidate(hash).prefetch();
     }
 
     /// Finds a key, expired or not.

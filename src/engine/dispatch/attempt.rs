@@ -1,6 +1,5 @@
 //! Running a command on this thread, with the tokens that this thread holds.
 
-use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::all_keys;
@@ -8,9 +7,9 @@ use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKe
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
-use crate::engine::shards::{HeldShard, HeldTogether, KeyAt, ManyHeld, of_shard};
+use crate::engine::shards::{HeldShard, KeyAt, ManyHeld, of_shard};
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{AHEAD, KEYS_AT_ONCE};
+use crate::limits::KEYS_AT_ONCE;
 use crate::store::{Done, Edit, KeyHash, Now};
 
 impl Engine {
@@ -82,62 +81,6 @@ impl Engine {
         let outcome = self.run_one(slot, call, hash, shard, &mut held, reply);
         self.ledger.release(slot, shard, held);
         outcome
-    }
-
-    /// Runs calls one after the other, each on one shard and all in one database, with all their
-    /// shards held together: the memory that the later calls need is fetched while the first ones
-    /// run. Stops at the first call that is not done, when `is_enough` (asked after each call) says
-    /// that the reply is long enough to let others have the shards, or when the host's memory
-    /// credit is used up. Returns how many calls were done, and the outcome of the last one tried.
-    pub fn attempt_run<'a, R: Reply>(
-        &self,
-        slot: &ThreadSlot,
-        calls: impl Iterator<Item = Call<'a>> + Clone,
-        reply: &mut R,
-        mut is_enough: impl FnMut(&R) -> bool,
-    ) -> (usize, Outcome) {
-        // In steps, each for all calls: a step prefetches the memory that the next one needs.
-        // Taking a token makes the processor wait for earlier prefetches, so it is a step of its
-        // own.
-        let (shards, mut db) = (self.shards(), 0);
-        let mut hashes: ArrayVec<KeyHash, AHEAD> = ArrayVec::new();
-        for call in calls.clone().take(AHEAD) {
-            let hash = shards.hasher.hash(call.first_key());
-            shards.prefetch(shards.of(hash));
-            hashes.push(hash);
-            db = call.db;
-        }
-        let mut held = HeldTogether::default();
-        // For each call that can run: its hash, and the place of its shard.
-        let mut places: ArrayVec<(KeyHash, usize), AHEAD> = ArrayVec::new();
-        for &hash in &hashes {
-            let Some(place) = held.place(shards, shards.of(hash), Taking::WORKER) else { break };
-            places.push((hash, place));
-        }
-        for &(hash, place) in &places {
-            held.at(place).1.db(db).prefetch(hash);
-        }
-        let (mut done, mut outcome) = (0, Outcome::Busy);
-        for &(hash, place) in &places {
-            held.at(place).1.db(db).prefetch_entry(hash);
-        }
-        for (call, &(hash, place)) in calls.zip(&places) {
-            let (shard, token) = held.at(place);
-            outcome = self.run_one(slot, &call, hash, shard, token, reply);
-            if outcome != Outcome::Done {
-                break;
-            }
-            done += 1;
-            // The calls after this one passed the gate before it used up the credit.
-            if is_enough(reply)
-                || self.ledger.admission.is_metered(slot, &call)
-                    && !self.ledger.admission.credit_left()
-            {
-                break;
-            }
-        }
-        self.ledger.release_many(slot, held);
-        (done, outcome)
     }
 
     /// Runs a command that needs one shard, which the caller holds.

@@ -31,6 +31,7 @@
 mod all_keys;
 mod attempt;
 mod batch;
+mod together;
 mod transaction;
 mod worker;
 
@@ -39,6 +40,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 pub(super) use batch::Batch;
+pub use together::Together;
+#[cfg(test)]
+pub(in crate::engine) use together::tests::Lines;
 pub use transaction::{Apart, Holding, ShardNumbers, Watching};
 
 use super::Engine;

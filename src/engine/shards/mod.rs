@@ -230,28 +230,35 @@ pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mu
 #[derive(Default)]
 pub(in crate::engine) struct HeldTogether<'a> {
     held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
-    /// A bit for each of them, by the low bits of its number.
-    seen: u64,
+    /// A bit for each of them, by the low bits of its number: so many that most shards are seen to
+    /// be new.
+    seen: [u64; 4],
 }
 
 impl<'a> HeldTogether<'a> {
     /// The place of a shard, which is taken if it is not held; `None` if it is busy.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(
         &mut self,
         shards: &'a Shards,
         shard: u32,
         taking: Taking<'_>,
     ) -> Option<usize> {
-        let bit = 1 << (shard % 64);
-        if self.seen & bit != 0
+        let (seen, bit) = (&mut self.seen[shard as usize / 64 % 4], 1 << (shard % 64));
+        if *seen & bit != 0
             && let Some(place) = self.held.iter().position(|&(number, _)| number == shard)
         {
             return Some(place);
         }
         self.held.push((shard, shards.take(shard, taking)?));
-        self.seen |= bit;
+        *seen |= bit;
         Some(self.held.len() - 1)
+    }
+
+    /// The shard at a place, to be read.
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> &Store {
+        &self.held[place].1
     }
 
     /// The shard at a place, and its number.

@@ -8,8 +8,8 @@ use super::gathered::LargeArgument;
 use super::plain::PLAIN_NUMBER;
 use super::session::{Session, SessionRights};
 use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
-use crate::command::{Args, Limits, Named};
-use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking};
+use crate::command::{Args, COMMANDS, Limits, Named};
+use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking, Together};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
 use crate::net::shared::count;
 use crate::net::worker::PortWorker;
@@ -31,8 +31,9 @@ pub struct CommandBatch<'i> {
 #[derive(Clone, Copy)]
 struct PlannedCommand {
     number: u16,
-    /// Where its arguments begin and end.
+    /// Where its arguments begin and end, and which of them all is its key.
     args: (u16, u16),
+    key: u16,
     prefix: &'static str,
     /// Where it ends in the input.
     end: usize,
@@ -43,6 +44,8 @@ struct PlannedCommand {
 struct KnownCommand {
     head: Head,
     number: u16,
+    /// Which argument is the key.
+    key: u16,
     prefix: &'static str,
 }
 
@@ -168,14 +171,16 @@ impl<'i> CommandBatch<'i> {
         };
         let row = named.row();
         let goes = row.is_on_one_shard(list.len())
+            && row.first_key() < list.len()
             && session.is_plain()
             && row.check_arity(&list).is_ok()
             && engine.ledger.gate(Intent::OfPort(row.flags)) == Gate::Go
             && session.may(engine, named.number, &list);
         if goes {
             let Named { number, prefix } = named;
-            let args = (first as u16, self.args.len() as u16);
-            self.commands.push(PlannedCommand { number: number as u16, args, prefix, end });
+            let (args, key) = ((first as u16, self.args.len() as u16), first + row.first_key());
+            let (number, key) = (number as u16, key as u16);
+            self.commands.push(PlannedCommand { number, args, key, prefix, end });
         }
         goes
     }
@@ -199,7 +204,8 @@ impl<'i> CommandBatch<'i> {
         if session.may_on_all_keys(number.into())
             && let Some(head) = Head::of(input, args, limits)
         {
-            self.known = [Some(KnownCommand { head, number, prefix }), self.known[0]];
+            let key = COMMANDS[usize::from(number)].first_key() as u16;
+            self.known = [Some(KnownCommand { head, number, key, prefix }), self.known[0]];
         }
     }
 
@@ -210,19 +216,15 @@ impl<'i> CommandBatch<'i> {
             return None;
         }
         let first = self.args_end();
-        for known in self.known.iter().flatten() {
+        for known in self.known.iter().map_while(Option::as_ref) {
             self.args.truncate(first);
             let args = &mut self.args;
             let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else {
                 continue;
             };
             let (number, prefix, end) = (known.number, known.prefix, at + length);
-            self.commands.push(PlannedCommand {
-                number,
-                args: (first as u16, self.args.len() as u16),
-                prefix,
-                end,
-            });
+            let (args, key) = ((first as u16, self.args.len() as u16), first as u16 + known.key);
+            self.commands.push(PlannedCommand { number, args, key, prefix, end });
             return Some(end);
         }
         None
@@ -240,20 +242,19 @@ impl<'i> CommandBatch<'i> {
         mut each: impl FnMut(usize),
     ) -> (usize, Outcome) {
         let (engine, slot) = (worker.engine(), worker.slot());
-        let mut calls = self.calls(engine, db, limits);
+        let calls = BatchCalls { batch: self, engine, db, limits };
         let (done, outcome) = if self.len() == 1 {
             // A single command needs no preparation.
-            let attempt = |call| engine.attempt(slot, &call, Taking::WORKER, reply);
-            match calls.next().map(attempt) {
-                Some(Outcome::Done) => {
+            match engine.attempt(slot, &calls.call(0), Taking::WORKER, reply) {
+                Outcome::Done => {
                     each(reply.end());
                     (1, Outcome::Done)
                 }
-                other => (0, other.unwrap_or(Outcome::Busy)),
+                other => (0, other),
             }
         } else {
             let enough = reply.len() + HELD_OUTPUT;
-            engine.attempt_run(slot, calls, reply, |reply| {
+            engine.attempt_run(slot, &calls, reply, |reply| {
                 each(reply.end());
                 reply.len() > enough
             })
@@ -267,37 +268,57 @@ impl<'i> CommandBatch<'i> {
     #[cold]
     pub fn go_on(&self, command: usize, outcome: Outcome, caller: &mut PortCaller<'_>) -> usize {
         let (engine, limits) = (caller.engine(), caller.limits);
-        let mut call = self.call(&self.commands[command], engine, caller.session.db, &limits);
+        let calls = BatchCalls { batch: self, engine, db: caller.session.db, limits: &limits };
+        let mut call = calls.call(command);
         caller.said = caller.output.end();
         engine.go_on(caller.slot(), &mut call, outcome, caller);
         self.end_of(command)
     }
+}
 
-    /// The commands as calls in a database, in the order in which they were added.
+/// The commands of a batch as calls in a database.
+struct BatchCalls<'b, 'i> {
+    batch: &'b CommandBatch<'i>,
+    engine: &'b Engine,
+    db: u32,
+    limits: &'b Limits,
+}
+
+impl Together for BatchCalls<'_, '_> {
     #[inline]
-    fn calls(
-        &self,
-        engine: &Engine,
-        db: u32,
-        limits: &Limits,
-    ) -> impl Iterator<Item = Call<'_>> + Clone {
-        self.commands.iter().map(move |planned| self.call(planned, engine, db, limits))
+    fn count(&self) -> usize {
+        self.batch.len()
+    }
+
+    #[inline]
+    fn db(&self) -> u32 {
+        self.db
+    }
+
+    #[inline]
+    fn now(&self) -> Now {
+        Now::lazy(self.engine.config().clock)
+    }
+
+    #[inline]
+    fn command(&self, number: usize) -> usize {
+        self.batch.commands[number].number.into()
+    }
+
+    #[inline]
+    fn key(&self, number: usize) -> &[u8] {
+        self.batch.args[usize::from(self.batch.commands[number].key)]
     }
 
     #[inline(always)]
-    fn call(
-        &self,
-        planned: &PlannedCommand,
-        engine: &Engine,
-        db: u32,
-        limits: &Limits,
-    ) -> Call<'_> {
+    fn call(&self, number: usize) -> Call<'_> {
+        let planned = &self.batch.commands[number];
         Call {
             command: planned.number.into(),
-            args: Args::new(&self.args[planned.args.0.into()..planned.args.1.into()]),
-            db,
-            now: Now::lazy(engine.config().clock),
-            limits: *limits,
+            args: Args::new(&self.batch.args[planned.args.0.into()..planned.args.1.into()]),
+            db: self.db,
+            now: self.now(),
+            limits: *self.limits,
             prefix: planned.prefix,
             author: Author::Nobody,
         }

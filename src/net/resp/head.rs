@@ -37,8 +37,9 @@ impl Head {
         let mut rest = &input[self.len..];
         for _ in 0..self.arguments {
             let (length, line) = plain_line(b'$', rest)?;
-            take(rest.get(line..line + length)?);
-            rest = rest.get(line + length + LINE_END..)?;
+            let (argument, others) = rest.split_at_checked(line + length + LINE_END)?;
+            take(&argument[line..line + length]);
+            rest = others;
         }
         Some(input.len() - rest.len())
     }

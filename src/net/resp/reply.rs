@@ -16,6 +16,18 @@ pub struct RespReply<'a> {
 /// A sign, the longest number and two line ends.
 const HEAD_BYTES: usize = 32;
 
+/// The last two digits of a number, and the line end.
+const LINES: [[u8; 4]; 100] = {
+    let mut lines = [*b"00\r\n"; 100];
+    let mut number = 0;
+    while number < 100 {
+        lines[number][0] += number as u8 / 10;
+        lines[number][1] += number as u8 % 10;
+        number += 1;
+    }
+    lines
+};
+
 impl<'a> RespReply<'a> {
     /// A writer that appends to `out`.
     #[inline]
@@ -73,18 +85,14 @@ impl<'a> RespReply<'a> {
     /// call.
     #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {
-        let digit = |place: usize| b'0' + (number / place % 10) as u8;
+        let [a, b, c, d] = LINES[number % 100];
         match number {
-            0..10 => self.out.own.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
-            10..100 => self.out.own.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
-            100..1000 => self.out.own.extend_from_slice(&[
-                sign,
-                digit(100),
-                digit(10),
-                digit(1),
-                b'\r',
-                b'\n',
-            ]),
+            0..10 => self.out.own.extend_from_slice(&[sign, b, c, d]),
+            10..100 => self.out.own.extend_from_slice(&[sign, a, b, c, d]),
+            100..1000 => {
+                let hundreds = b'0' + (number / 100) as u8;
+                self.out.own.extend_from_slice(&[sign, hundreds, a, b, c, d]);
+            }
             _ => self.line(sign, itoa::Buffer::new().format(number).as_bytes()),
         }
     }
@@ -127,13 +135,12 @@ impl Reply for RespReply<'_> {
         if self.out.len() + bytes.len() > self.most {
             return self.cut(bytes);
         }
-        self.out.own.reserve(bytes.len() + HEAD_BYTES);
         self.head(b'$', bytes.len());
         self.out.own.extend_from_slice(bytes);
         self.out.own.extend_from_slice(b"\r\n");
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, value: &StringRef<'_>) {
         let bytes = value.bytes();
         if bytes.len() < SENT_BY_REFERENCE_BYTES {

@@ -137,3 +137,19 @@ fn block_sizes_are_jemalloc_classes() {
         assert_eq!(block_bytes(bytes), class, "{bytes}");
     }
 }
+
+#[test]
+fn a_key_differs_in_any_byte() {
+    for len in 0..40 {
+        let key: Vec<u8> = (0..len).collect();
+        let entry = Entry::new(&key, Value::Inline(b"v"), None);
+        assert!(entry.has_key(&key));
+        for at in 0..key.len() {
+            let mut other = key.clone();
+            other[at] ^= 1;
+            assert!(!entry.has_key(&other), "{len} {at}");
+            assert!(!entry.has_key(&key[..at]), "{len} {at}");
+        }
+        assert!(!entry.has_key(&[&key[..], b"x"].concat()));
+    }
+}

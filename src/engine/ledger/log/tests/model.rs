@@ -9,15 +9,15 @@ use super::world::{
     CLOCK, Client, DATABASES, Host, Keeper, Keys, Line, MAY_LOG, SHARDS, WORKERS, assert_same,
     content, content_of, fill, logging_engine, new_engine, replay, replayed, with_call,
 };
-use crate::command::{Args, Transcript, find};
+use crate::command::{Keep, Transcript};
 use crate::engine::ForMain;
-use crate::engine::call::{Author, Call, Outcome, Taking};
+use crate::engine::call::{Outcome, Taking};
 use crate::engine::context::{JobPart, Message};
-use crate::engine::dispatch::{Panic, Resumed};
+use crate::engine::dispatch::{Lines, Panic, Resumed};
 use crate::engine::jobs::Progress;
 use crate::engine::request::{Origin as Waits, Request};
 use crate::engine::{Engine, Gates, Mode, ShardNumbers, Watching};
-use crate::store::{Now, SharedValue, UnixMs};
+use crate::store::{SharedValue, UnixMs};
 use crate::sync::{LOCKED, Left};
 
 /// How a command gets to run.
@@ -300,22 +300,13 @@ impl Model {
         }
     }
 
-    fn run_together(&mut self, db: u32, lines: &[Line]) {
+    fn run_together<'l>(&mut self, db: u32, lines: &'l [Line]) {
         let (engine, before, slot) = (&self.engine, self.last(), self.engine.worker_slot(1));
-        let words: Vec<Vec<&[u8]>> =
-            lines.iter().map(|line| line.0.iter().map(Vec::as_slice).collect()).collect();
         let keepers: Vec<_> = lines.iter().map(Keeper).collect();
-        let calls = words.iter().zip(&keepers).map(|(words, keeper)| Call {
-            command: find(words[0]).expect("a command of the table"),
-            args: Args::with_keeper(words, keeper),
-            db,
-            now: Now::at(CLOCK.get()),
-            limits: engine.settings().limits(usize::MAX),
-            prefix: "",
-            author: Author::Nobody,
-        });
-        let calls = calls.filter(|call| call.row().is_on_one_shard(call.args.len()));
-        engine.attempt_run(slot, calls, &mut Transcript::default(), |_| false);
+        let words = |line: &'l Line| line.0.iter().map(Vec::as_slice).collect();
+        let kept = keepers.iter().map(|keeper| Some(keeper as &dyn Keep));
+        let calls = Lines::new(engine, db, CLOCK.get(), lines.iter().map(words).zip(kept));
+        engine.attempt_run(slot, &calls, &mut Transcript::default(), |_| false);
         let seen = slot.take_seen();
         self.replied(before, seen);
     }

@@ -1,0 +1,243 @@
+use super::*;
+use crate::command::{Args, Cluster, Keep, Limits, Transcript, find};
+use crate::engine::call::Author;
+use crate::engine::ledger::Account;
+use crate::engine::{Config, Gates, Settings};
+use crate::store::{Entry, UnixMs, Value};
+use crate::sync::LOCKED;
+
+/// Lines of commands, as calls.
+pub(in crate::engine) struct Lines<'a> {
+    lines: Vec<(Vec<&'a [u8]>, Option<&'a dyn Keep>)>,
+    db: u32,
+    now: UnixMs,
+    limits: Limits,
+}
+
+impl<'a> Lines<'a> {
+    /// Those that are on one shard, at one time; each with what keeps its arguments.
+    pub(in crate::engine) fn new(
+        engine: &Engine,
+        db: u32,
+        now: UnixMs,
+        lines: impl Iterator<Item = (Vec<&'a [u8]>, Option<&'a dyn Keep>)>,
+    ) -> Self {
+        let on_one_shard = |(words, _): &(Vec<&[u8]>, _)| {
+            let row = COMMANDS[find(words[0]).expect("a command")];
+            row.is_on_one_shard(words.len()) && row.first_key() < words.len()
+        };
+        let limits = engine.settings().limits(usize::MAX);
+        Lines { lines: lines.filter(on_one_shard).collect(), db, now, limits }
+    }
+}
+
+impl Together for Lines<'_> {
+    fn count(&self) -> usize {
+        self.lines.len()
+    }
+
+    fn db(&self) -> u32 {
+        self.db
+    }
+
+    fn now(&self) -> Now {
+        Now::at(self.now)
+    }
+
+    fn command(&self, number: usize) -> usize {
+        find(self.lines[number].0[0]).expect("a command")
+    }
+
+    fn key(&self, number: usize) -> &[u8] {
+        self.lines[number].0[COMMANDS[self.command(number)].first_key()]
+    }
+
+    fn call(&self, number: usize) -> Call<'_> {
+        let (words, keeper) = &self.lines[number];
+        Call {
+            command: self.command(number),
+            args: keeper.map_or(Args::new(words), |keeper| Args::with_keeper(words, keeper)),
+            db: self.db,
+            now: self.now(),
+            limits: self.limits,
+            prefix: "",
+            author: Author::Nobody,
+        }
+    }
+}
+
+fn engine() -> Engine {
+    let config = Config {
+        workers: 1,
+        shards: 4,
+        databases: 2,
+        cluster: Cluster::Off,
+        safemode: false,
+        clock: || 0,
+    };
+    let engine =
+        Engine::new(config, Settings::default(), Box::new(|| ())).expect("a few descriptors");
+    engine.ledger.set_gates(LOCKED, Gates::OPEN);
+    engine
+}
+
+/// Runs lines together until all have run, and returns their replies, as RESP has them, and how
+/// many ran each time.
+fn run(engine: &Engine, db: u32, now: UnixMs, lines: &[&str]) -> (String, Vec<usize>) {
+    let (mut said, mut steps, mut rest) = (String::new(), Vec::new(), lines);
+    while !rest.is_empty() {
+        let words = rest.iter().map(|line| (line.split(' ').map(str::as_bytes).collect(), None));
+        let (calls, mut reply) = (Lines::new(engine, db, now, words), Transcript::default());
+        let slot = engine.worker_slot(0);
+        let (done, outcome) = engine.attempt_run(slot, &calls, &mut reply, |_| false);
+        assert_eq!(outcome, Outcome::Done);
+        let mut output = Text::default();
+        reply.play(&mut output);
+        said.push_str(&output.0);
+        steps.push(done);
+        rest = &rest[done..];
+    }
+    (said, steps)
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Reply for Text {
+    fn simple(&mut self, text: &'static str) {
+        self.0 += &format!("{text} ");
+    }
+    fn null(&mut self) {
+        self.0 += "null ";
+    }
+    fn integer(&mut self, number: i64) {
+        self.0 += &format!("{number} ");
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0 += &format!("{} ", bytes.escape_ascii());
+    }
+    fn double(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
+    fn verbatim(&mut self, text: &[u8]) {
+        self.bulk(text);
+    }
+    fn error(&mut self, text: &[u8]) {
+        self.bulk(&text[..text.len().min(9)]);
+    }
+    fn array(&mut self, _: usize) {}
+    fn map(&mut self, _: usize) {}
+}
+
+fn calls_of(engine: &Engine, name: &str) -> u64 {
+    engine.ledger.books.command_count(find(name.as_bytes()).expect("a command")).calls
+}
+
+#[test]
+fn reads_around_a_write_see_what_it_did() {
+    let engine = engine();
+    let lines = ["get a", "set a 1", "get a", "get b", "append a 2", "get a", "del a", "get a"];
+    assert_eq!(run(&engine, 0, 0, &lines).0, "null OK 1 null 2 12 1 null ");
+    assert_eq!((calls_of(&engine, "get"), calls_of(&engine, "set")), (5, 1));
+    // Database 1 has no table yet; reading makes none.
+    assert_eq!(run(&engine, 1, 0, &["get a", "get b"]).0, "null null ");
+    let shard = engine.shards().take_waiting(LOCKED, 0);
+    assert!(shard.table(1).is_none());
+    engine.ledger.release(engine.main_slot(LOCKED), 0, shard);
+}
+
+/// A write in the middle moves the entries that the first steps have found: it splits segments,
+/// overwrites and removes.
+#[test]
+fn reads_behind_writes_find_keys_that_have_moved() {
+    let engine = engine();
+    for number in 0..3000 {
+        let (last, long) = (number / 2, "x".repeat(number % 300));
+        let lines = [
+            format!("get k{last}"),
+            format!("set k{number} {number}"),
+            format!("set k{last} {long}"),
+            format!("get k{last}"),
+            format!("get k{number}"),
+            format!("set k{last} {last}"),
+            format!("get k{last}"),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let wanted = if number == 0 { "null".to_owned() } else { last.to_string() };
+        let of_number = if number == last { long.clone() } else { number.to_string() };
+        let wanted = format!("{wanted} OK OK {long} {of_number} OK {last} ");
+        assert_eq!(run(&engine, 0, 0, &lines).0, wanted, "{number}");
+    }
+    let (mut names, mut wanted) = (Vec::new(), String::new());
+    for number in 0..3000 {
+        names.push(format!("get k{number}"));
+        wanted += &format!("{number} ");
+        names.push(format!("get none{number}"));
+        wanted += "null ";
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let before = calls_of(&engine, "get");
+    let (said, steps) = run(&engine, 0, 0, &names);
+    assert_eq!(said, wanted);
+    assert_eq!(steps[0], AHEAD, "as many as fit run together");
+    assert_eq!(calls_of(&engine, "get") - before, 6000);
+}
+
+#[test]
+fn an_expired_key_among_reads_is_removed() {
+    let engine = engine();
+    run(&engine, 0, 0, &["set a 1", "set b 2 pxat 100", "set c 3 pxat 900"]);
+    let lines = ["get a", "get b", "get c", "get b", "get a"];
+    assert_eq!(run(&engine, 0, 100, &lines).0, "1 2 3 2 1 ", "in that millisecond it is there");
+    assert_eq!(engine.ledger.books.totals().expired, 0);
+    assert_eq!(run(&engine, 0, 101, &lines).0, "1 null 3 null 1 ");
+    assert_eq!(engine.ledger.books.totals().expired, 1);
+    assert_eq!(engine.ledger.books.census(0).keys, 2);
+    assert_eq!(calls_of(&engine, "get"), 10);
+}
+
+#[test]
+fn another_type_among_reads_is_an_error() {
+    let engine = engine();
+    run(&engine, 0, 0, &["set a 1", "set b 2"]);
+    let at = engine.shards().key_at(0, b"other");
+    let mut held = engine.shards().take_waiting(LOCKED, at.shard);
+    let account = Account::new(engine.main_slot(LOCKED), false);
+    engine.ledger.edit_key(account, &mut held, at, b"other", &Now::at(0), |edit| {
+        edit.put(Entry::other(b"other", Value::Inline(b"12"), None));
+    });
+    engine.ledger.release(engine.main_slot(LOCKED), at.shard, held);
+    let lines = ["get a", "get other", "get b", "strlen b", "get a"];
+    assert_eq!(run(&engine, 0, 0, &lines).0, "1 WRONGTYPE 2 1 1 ");
+}
+
+#[test]
+fn a_long_reply_ends_the_run_among_reads_and_behind() {
+    let engine = engine();
+    for lines in [["get a", "get b", "get c"], ["strlen a", "get b", "get c"]] {
+        let words = lines.iter().map(|line| (line.split(' ').map(str::as_bytes).collect(), None));
+        let calls = Lines::new(&engine, 0, 0, words);
+        let (mut reply, mut asked) = (Transcript::default(), 0);
+        let ran = engine.attempt_run(engine.worker_slot(0), &calls, &mut reply, |_| {
+            asked += 1;
+            asked == 2
+        });
+        assert_eq!((ran, asked), ((2, Outcome::Done), 2), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_busy_shard_ends_the_run() {
+    let engine = engine();
+    let names: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+    let shard = |name: &String| engine.shards().of_key(name.as_bytes());
+    let first_busy = names.iter().position(|name| shard(name) == 1).expect("4 shards");
+    let held = engine.shards().take_waiting(LOCKED, 1);
+    let words = names.iter().map(|name| (vec![&b"get"[..], name.as_bytes()], None));
+    let calls = Lines::new(&engine, 0, 0, words);
+    let (mut reply, slot) = (Transcript::default(), engine.worker_slot(0));
+    let (done, outcome) = engine.attempt_run(slot, &calls, &mut reply, |_| false);
+    let wanted = if first_busy == 0 { Outcome::Busy } else { Outcome::Done };
+    assert_eq!((done, outcome), (first_busy, wanted));
+    engine.ledger.release(engine.main_slot(LOCKED), 1, held);
+}
