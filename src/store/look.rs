@@ -57,7 +57,7 @@ pub struct Candidate<'t> {
 }
 
 /// What the comparison of a key with its candidate says.
-pub enum Seen<'t> {
+pub enum Look<'t> {
     /// This is the key's entry, expired or not.
     Entry(EntryRef<'t>),
     /// The key is not in the table.
@@ -77,11 +77,11 @@ impl<'t> Candidate<'t> {
 
     /// Compares the key.
     #[inline(always)]
-    pub fn look(self, name: &[u8]) -> Seen<'t> {
+    pub fn look(self, name: &[u8]) -> Look<'t> {
         match self.entry {
-            Some(entry) if entry.has_key(name) => Seen::Entry(entry),
-            _ if self.is_only => Seen::Nothing,
-            _ => Seen::Unknown,
+            Some(entry) if entry.has_key(name) => Look::Entry(entry),
+            _ if self.is_only => Look::Nothing,
+            _ => Look::Unknown,
         }
     }
 }

@@ -30,7 +30,7 @@ pub use census::Census;
 pub use edit::{Done, Edit, Keeping, read};
 pub use entry::{Entry, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
-pub use look::{Candidate, Home, Seen};
+pub use look::{Candidate, Home, Look};
 pub use remains::Remains;
 pub use shared::{SharedBytes, SharedValue};
 pub use spliced::{Piece, Spliced};

@@ -58,6 +58,37 @@ fn a_pipeline_is_answered_in_the_order_sent() {
     }
 }
 
+/// GETs of one pipeline are answered from what was found for all of them; what changes a key
+/// between them, is seen all the same.
+#[test]
+fn reads_of_a_pipeline_see_what_runs_between_them() {
+    for mode in Mode::ALL {
+        let server = ported(mode);
+        let mut client = server.client();
+        client.ok("SET stays 1");
+        client.ok("SET ends 2 PX 1");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let steps = [
+            ("GET stays", Value::bulk("1")),
+            ("GET none", Value::NullBulk),
+            ("GET ends", Value::NullBulk),
+            ("GET stays", Value::bulk("1")),
+            ("APPEND stays 3", Value::Integer(2)),
+            ("GET stays", Value::bulk("13")),
+            ("SET ends 4", Value::ok()),
+            ("GET ends", Value::bulk("4")),
+            ("GETDEL stays", Value::bulk("13")),
+            ("GET stays", Value::NullBulk),
+        ];
+        let commands: Vec<_> = steps.iter().map(|(words, _)| line(words)).collect();
+        let wanted: Vec<_> = steps.into_iter().map(|(_, reply)| reply).collect();
+        assert_eq!(client.pipeline(&commands), wanted, "{mode:?}");
+        let told = client.info("midi_commandstats");
+        let calls = told.get("midi_cmdstat_get").is_some_and(|told| told.starts_with("calls=7,"));
+        assert!(calls, "{mode:?}: {told:?}");
+    }
+}
+
 #[test]
 fn both_doors_show_one_keyspace() {
     for mode in Mode::ALL {

@@ -17,7 +17,7 @@ use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::shards::HeldTogether;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::AHEAD;
-use crate::store::{Candidate, Home, KeyHash, Now, Seen};
+use crate::store::{Candidate, Home, KeyHash, Look, Now};
 
 /// Calls that run together: each on the one shard of its key, all in one database, for clients that
 /// see no key whose expiry has passed.
@@ -37,7 +37,7 @@ pub trait Together {
 }
 
 /// Where the key of a call is: its hash, and the place of its shard among those held.
-type KeyPlace = (KeyHash, usize);
+type Placed = (KeyHash, usize);
 
 impl Engine {
     /// Runs calls one after the other, with all their shards held together. Stops at the first call
@@ -60,7 +60,7 @@ impl Engine {
         }
         let mut held = HeldTogether::default();
         // Of the calls that can run.
-        let mut places: ArrayVec<KeyPlace, AHEAD> = ArrayVec::new();
+        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
         for &hash in &hashes {
             let Some(place) = held.place(shards, shards.of(hash), Taking::WORKER) else { break };
             places.push((hash, place));
@@ -102,7 +102,7 @@ impl Engine {
         slot: &ThreadSlot,
         calls: &impl Together,
         held: &HeldTogether<'_>,
-        places: &[KeyPlace],
+        places: &[Placed],
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> usize {
@@ -133,9 +133,9 @@ impl Engine {
                 }
                 let name = calls.key(done);
                 let entry = match candidate.look(name) {
-                    Seen::Entry(entry) => Some(entry),
-                    Seen::Nothing => None,
-                    Seen::Unknown => {
+                    Look::Entry(entry) => Some(entry),
+                    Look::Nothing => None,
+                    Look::Unknown => {
                         table(place).and_then(|table| Some(table.entry(table.find(hash, name)?)))
                     }
                 };

@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 
-use super::super::look::Seen;
+use super::super::look::Look;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -108,11 +108,11 @@ impl Tested {
         for name in others.chain(self.model.keys().cloned()) {
             let hash = self.hasher.hash(&name);
             match self.table.home(hash).candidate(hash).look(&name) {
-                Seen::Entry(entry) => {
+                Look::Entry(entry) => {
                     assert!(entry.key() == name && self.model.contains_key(&name))
                 }
-                Seen::Nothing => assert!(!self.model.contains_key(&name)),
-                Seen::Unknown => continue,
+                Look::Nothing => assert!(!self.model.contains_key(&name)),
+                Look::Unknown => continue,
             }
             known += 1;
         }

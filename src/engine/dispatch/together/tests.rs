@@ -6,9 +6,12 @@ use crate::engine::{Config, Gates, Settings};
 use crate::store::{Entry, UnixMs, Value};
 use crate::sync::LOCKED;
 
+/// The words of a line, and what keeps them.
+type KeptWords<'a> = (Vec<&'a [u8]>, Option<&'a dyn Keep>);
+
 /// Lines of commands, as calls.
 pub(in crate::engine) struct Lines<'a> {
-    lines: Vec<(Vec<&'a [u8]>, Option<&'a dyn Keep>)>,
+    lines: Vec<KeptWords<'a>>,
     db: u32,
     now: UnixMs,
     limits: Limits,
@@ -20,9 +23,9 @@ impl<'a> Lines<'a> {
         engine: &Engine,
         db: u32,
         now: UnixMs,
-        lines: impl Iterator<Item = (Vec<&'a [u8]>, Option<&'a dyn Keep>)>,
+        lines: impl Iterator<Item = KeptWords<'a>>,
     ) -> Self {
-        let on_one_shard = |(words, _): &(Vec<&[u8]>, _)| {
+        let on_one_shard = |(words, _): &KeptWords<'_>| {
             let row = COMMANDS[find(words[0]).expect("a command")];
             row.is_on_one_shard(words.len()) && row.first_key() < words.len()
         };
@@ -91,7 +94,7 @@ fn run(engine: &Engine, db: u32, now: UnixMs, lines: &[&str]) -> (String, Vec<us
         let slot = engine.worker_slot(0);
         let (done, outcome) = engine.attempt_run(slot, &calls, &mut reply, |_| false);
         assert_eq!(outcome, Outcome::Done);
-        let mut output = Text::default();
+        let mut output = Played::default();
         reply.play(&mut output);
         said.push_str(&output.0);
         steps.push(done);
@@ -101,9 +104,9 @@ fn run(engine: &Engine, db: u32, now: UnixMs, lines: &[&str]) -> (String, Vec<us
 }
 
 #[derive(Default)]
-struct Text(String);
+struct Played(String);
 
-impl Reply for Text {
+impl Reply for Played {
     fn simple(&mut self, text: &'static str) {
         self.0 += &format!("{text} ");
     }
