@@ -44,6 +44,9 @@ impl Engine {
     /// that is not done, when `is_enough` (asked after each call) says that the reply is long
     /// enough to let others have the shards, or when the host's memory credit is used up. Returns
     /// how many calls were done, and the outcome of the last one tried.
+    ///
+    /// Not inlined: its large frame would cost a single command instructions, too.
+    #[inline(never)]
     pub fn attempt_run<R: Reply>(
         &self,
         slot: &ThreadSlot,
