@@ -382,7 +382,7 @@ fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool 
         ("ttl", Value::Integer(a), Value::Integer(b)) => near(*a, *b, margin_ms / 1000 + 1),
         ("pttl", Value::Integer(a), Value::Integer(b)) => near(*a, *b, margin_ms),
         ("expiretime", Value::Integer(a), Value::Integer(b)) => {
-            near(*a, *b, if is_fixed(*a * 1000) { 0 } else { margin_ms / 1000 + 1 })
+            near(*a, *b, if is_fixed(a.saturating_mul(1000)) { 0 } else { margin_ms / 1000 + 1 })
         }
         ("pexpiretime", Value::Integer(a), Value::Integer(b)) => {
             near(*a, *b, if is_fixed(*a) { 0 } else { margin_ms })

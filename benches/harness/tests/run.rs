@@ -31,10 +31,17 @@ fn run(experiment: &str, more: &[&str], module: &Path) -> (Value, PathBuf) {
     (serde_json::from_str(&text).expect("JSON"), report)
 }
 
+/// The module that servers load.
+fn release_build() -> PathBuf {
+    let target = Path::new(BENCH).ancestors().nth(2).expect("target");
+    let module = target.join("release/libmidi.so");
+    assert!(module.exists(), "{} is not built: make build", module.display());
+    module
+}
+
 #[test]
 fn an_experiment_of_the_port_has_figures_for_every_leg() {
-    let module = Path::new(BENCH).with_file_name("libmidi.so");
-    assert!(module.exists(), "{} is not built: make build", module.display());
+    let module = release_build();
     let (results, report) = run(EXPERIMENT, &[], &module);
     let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
     // Two commands on two servers at one depth, and GETs of the floor.
@@ -50,8 +57,7 @@ fn an_experiment_of_the_port_has_figures_for_every_leg() {
 /// With the stock server alone, and the disk.
 #[test]
 fn durable_writes_have_their_fsyncs_counted() {
-    let module = Path::new(BENCH).with_file_name("libmidi.so");
-    assert!(module.exists(), "{} is not built: make build", module.display());
+    let module = release_build();
     let (series, point) = (["--series", "redis", "--series", "fdatasync"], "one connection");
     let wanted = [&series[..], &["--point", point, "--keys", "10000"]].concat();
     let (results, _) = run("aof", &wanted, &module);
