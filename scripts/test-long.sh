@@ -37,7 +37,7 @@ loom_stage() {
 asan_stage() {
     heading "address sanitizer: store, shards and ports without a server"
     have_nightly || return 0
-    # That test gives words away for good, on purpose.
+    # That test leaks words on purpose.
     mkdir -p "$root/target/asan"
     printf 'leak:%s\n' engine::records:: >"$root/target/asan/suppressions"
     LSAN_OPTIONS="suppressions='$root/target/asan/suppressions'" \

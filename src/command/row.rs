@@ -50,7 +50,7 @@ pub struct Command {
     pub action: Action,
     /// It replies with the string at its key, or null, and does nothing else. So whoever holds the
     /// shards of several such commands may read the entries itself.
-    pub is_value: bool,
+    pub reads_value: bool,
 }
 
 impl Command {
@@ -74,7 +74,7 @@ impl Command {
         tips: &[],
         docs: Docs { summary: "", complexity: "", args: &[] },
         action: Action::Port(PortCommand::Container),
-        is_value: false,
+        reads_value: false,
     };
 
     /// The defaults of a command on keys whatever their values.

@@ -33,7 +33,7 @@ pub(super) static GET: Command = Command {
     keys: Keys::One(Access::Read),
     docs: docs("Returns the value of a key.").takes(&[arg("key", ArgKind::Key)]),
     action: Action::OneKey(Run::Read(get)),
-    is_value: true,
+    reads_value: true,
     ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 

@@ -34,6 +34,8 @@ mod replica_wait;
 mod request;
 mod shards;
 mod slot;
+#[cfg(test)]
+mod testing;
 mod users;
 
 pub use call::{Author, Call, Outcome, Taking};

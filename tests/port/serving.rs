@@ -58,8 +58,8 @@ fn a_pipeline_is_answered_in_the_order_sent() {
     }
 }
 
-/// GETs of one pipeline are answered from what was found for all of them; what changes a key
-/// between them, is seen all the same.
+/// GETs of one pipeline are answered from what was found for all of them, but they see every change
+/// of a key between them.
 #[test]
 fn reads_of_a_pipeline_see_what_runs_between_them() {
     for mode in Mode::ALL {

@@ -123,7 +123,7 @@ impl Engine {
             candidate.prefetch();
             candidates.push(candidate);
         }
-        if places.is_empty() || !COMMANDS[calls.command(0)].is_value {
+        if places.is_empty() || !COMMANDS[calls.command(0)].reads_value {
             return 0;
         }
         let command = calls.command(0);

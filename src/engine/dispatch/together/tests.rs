@@ -1,8 +1,8 @@
 use super::*;
-use crate::command::{Args, Cluster, Keep, Limits, Transcript, find};
+use crate::command::{Args, Keep, Limits, Transcript, find};
 use crate::engine::call::Author;
 use crate::engine::ledger::Account;
-use crate::engine::{Config, Gates, Settings};
+use crate::engine::testing::{Said, open_engine};
 use crate::store::{Entry, UnixMs, Value};
 use crate::sync::LOCKED;
 
@@ -70,66 +70,24 @@ impl Together for Lines<'_> {
 }
 
 fn engine() -> Engine {
-    let config = Config {
-        workers: 1,
-        shards: 4,
-        databases: 2,
-        cluster: Cluster::Off,
-        safemode: false,
-        clock: || 0,
-    };
-    let engine =
-        Engine::new(config, Settings::default(), Box::new(|| ())).expect("a few descriptors");
-    engine.ledger.set_gates(LOCKED, Gates::OPEN);
-    engine
+    open_engine(1, 4, || 0)
 }
 
-/// Runs lines together until all have run, and returns their replies, as RESP has them, and how
-/// many ran each time.
+/// Runs lines together until all have run, and returns their replies and how many ran each
+/// time.
 fn run(engine: &Engine, db: u32, now: UnixMs, lines: &[&str]) -> (String, Vec<usize>) {
-    let (mut said, mut steps, mut rest) = (String::new(), Vec::new(), lines);
+    let (mut said, mut steps, mut rest) = (Said::default(), Vec::new(), lines);
     while !rest.is_empty() {
         let words = rest.iter().map(|line| (line.split(' ').map(str::as_bytes).collect(), None));
         let (calls, mut reply) = (Lines::new(engine, db, now, words), Transcript::default());
         let slot = engine.worker_slot(0);
         let (done, outcome) = engine.attempt_run(slot, &calls, &mut reply, |_| false);
         assert_eq!(outcome, Outcome::Done);
-        let mut output = Played::default();
-        reply.play(&mut output);
-        said.push_str(&output.0);
+        reply.play(&mut said);
         steps.push(done);
         rest = &rest[done..];
     }
-    (said, steps)
-}
-
-#[derive(Default)]
-struct Played(String);
-
-impl Reply for Played {
-    fn simple(&mut self, text: &'static str) {
-        self.0 += &format!("{text} ");
-    }
-    fn null(&mut self) {
-        self.0 += "null ";
-    }
-    fn integer(&mut self, number: i64) {
-        self.0 += &format!("{number} ");
-    }
-    fn bulk(&mut self, bytes: &[u8]) {
-        self.0 += &format!("{} ", bytes.escape_ascii());
-    }
-    fn double(&mut self, text: &str) {
-        self.bulk(text.as_bytes());
-    }
-    fn verbatim(&mut self, text: &[u8]) {
-        self.bulk(text);
-    }
-    fn error(&mut self, text: &[u8]) {
-        self.bulk(&text[..text.len().min(9)]);
-    }
-    fn array(&mut self, _: usize) {}
-    fn map(&mut self, _: usize) {}
+    (said.text(), steps)
 }
 
 fn calls_of(engine: &Engine, name: &str) -> u64 {
@@ -140,10 +98,10 @@ fn calls_of(engine: &Engine, name: &str) -> u64 {
 fn reads_around_a_write_see_what_it_did() {
     let engine = engine();
     let lines = ["get a", "set a 1", "get a", "get b", "append a 2", "get a", "del a", "get a"];
-    assert_eq!(run(&engine, 0, 0, &lines).0, "null OK 1 null 2 12 1 null ");
+    assert_eq!(run(&engine, 0, 0, &lines).0, "null OK 1 null 2 12 1 null");
     assert_eq!((calls_of(&engine, "get"), calls_of(&engine, "set")), (5, 1));
     // Database 1 has no table yet; reading makes none.
-    assert_eq!(run(&engine, 1, 0, &["get a", "get b"]).0, "null null ");
+    assert_eq!(run(&engine, 1, 0, &["get a", "get b"]).0, "null null");
     let shard = engine.shards().take_waiting(LOCKED, 0);
     assert!(shard.table(1).is_none());
     engine.ledger.release(engine.main_slot(LOCKED), 0, shard);
@@ -168,20 +126,20 @@ fn reads_behind_writes_find_keys_that_have_moved() {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let wanted = if number == 0 { "null".to_owned() } else { last.to_string() };
         let of_number = if number == last { long.clone() } else { number.to_string() };
-        let wanted = format!("{wanted} OK OK {long} {of_number} OK {last} ");
+        let wanted = format!("{wanted} OK OK {long} {of_number} OK {last}");
         assert_eq!(run(&engine, 0, 0, &lines).0, wanted, "{number}");
     }
-    let (mut names, mut wanted) = (Vec::new(), String::new());
+    let (mut names, mut wanted) = (Vec::new(), Vec::new());
     for number in 0..3000 {
         names.push(format!("get k{number}"));
-        wanted += &format!("{number} ");
+        wanted.push(number.to_string());
         names.push(format!("get none{number}"));
-        wanted += "null ";
+        wanted.push("null".to_owned());
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let before = calls_of(&engine, "get");
     let (said, steps) = run(&engine, 0, 0, &names);
-    assert_eq!(said, wanted);
+    assert_eq!(said, wanted.join(" "));
     assert_eq!(steps[0], AHEAD, "as many as fit run together");
     assert_eq!(calls_of(&engine, "get") - before, 6000);
 }
@@ -191,9 +149,9 @@ fn an_expired_key_among_reads_is_removed() {
     let engine = engine();
     run(&engine, 0, 0, &["set a 1", "set b 2 pxat 100", "set c 3 pxat 900"]);
     let lines = ["get a", "get b", "get c", "get b", "get a"];
-    assert_eq!(run(&engine, 0, 100, &lines).0, "1 2 3 2 1 ", "in that millisecond it is there");
+    assert_eq!(run(&engine, 0, 100, &lines).0, "1 2 3 2 1", "in that millisecond it is there");
     assert_eq!(engine.ledger.books.totals().expired, 0);
-    assert_eq!(run(&engine, 0, 101, &lines).0, "1 null 3 null 1 ");
+    assert_eq!(run(&engine, 0, 101, &lines).0, "1 null 3 null 1");
     assert_eq!(engine.ledger.books.totals().expired, 1);
     assert_eq!(engine.ledger.books.census(0).keys, 2);
     assert_eq!(calls_of(&engine, "get"), 10);
@@ -211,7 +169,10 @@ fn another_type_among_reads_is_an_error() {
     });
     engine.ledger.release(engine.main_slot(LOCKED), at.shard, held);
     let lines = ["get a", "get other", "get b", "strlen b", "get a"];
-    assert_eq!(run(&engine, 0, 0, &lines).0, "1 WRONGTYPE 2 1 1 ");
+    assert_eq!(
+        run(&engine, 0, 0, &lines).0,
+        "1 WRONGTYPE Operation against a key holding the wrong kind of value 2 1 1"
+    );
 }
 
 #[test]

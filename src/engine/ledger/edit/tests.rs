@@ -2,8 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::command::{Action, Args, Cluster, Error, Reply, find, host_commands};
-use crate::engine::{Config, Engine, Gates, Outcome, Settings, StagedKey, Staging, Taking};
+use crate::command::{Action, Args, Error, find, host_commands};
+use crate::engine::testing::{Said, open_engine};
+use crate::engine::{Engine, Outcome, StagedKey, Staging, Taking};
 use crate::store::{Origin, Type};
 use crate::sync::LOCKED;
 
@@ -15,57 +16,9 @@ struct Tested {
     engine: Engine,
 }
 
-/// A reply as text: its elements, joined by spaces.
-#[derive(Default)]
-struct Said(Vec<String>);
-
-impl Said {
-    fn say(&mut self, text: impl Into<String>) {
-        self.0.push(text.into());
-    }
-}
-
-impl Reply for Said {
-    fn simple(&mut self, text: &'static str) {
-        self.say(text);
-    }
-    fn null(&mut self) {
-        self.say("null");
-    }
-    fn integer(&mut self, number: i64) {
-        self.say(number.to_string());
-    }
-    fn bulk(&mut self, bytes: &[u8]) {
-        self.say(String::from_utf8_lossy(bytes));
-    }
-    fn double(&mut self, text: &str) {
-        self.bulk(text.as_bytes());
-    }
-    fn verbatim(&mut self, text: &[u8]) {
-        self.bulk(text);
-    }
-    fn error(&mut self, text: &[u8]) {
-        self.bulk(text);
-    }
-    fn array(&mut self, _: usize) {}
-    fn map(&mut self, _: usize) {}
-}
-
 impl Tested {
     fn new() -> Self {
-        let config = Config {
-            workers: 1,
-            shards: 4,
-            databases: 2,
-            cluster: Cluster::Off,
-            safemode: false,
-            clock: || 0,
-        };
-        let engine =
-            Engine::new(config, Settings::default(), Box::new(|| ())).expect("a few descriptors");
-        // No host is loading its data.
-        engine.ledger.set_gates(LOCKED, Gates::OPEN);
-        Tested { engine }
+        Tested { engine: open_engine(1, 4, || 0) }
     }
 
     /// A command's reply, run by the holder of the global lock.
@@ -93,7 +46,7 @@ impl Tested {
                 assert_eq!(outcome, Outcome::Done, "{line}");
             }
         }
-        said.0.join(" ")
+        said.text()
     }
 
     fn say(&self, line: &str) -> String {

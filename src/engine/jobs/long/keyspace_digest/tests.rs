@@ -1,46 +1,16 @@
 use super::*;
-use crate::command::{Args, Cluster, find};
-use crate::engine::{Author, Call, Config, Gates, Settings};
+use crate::command::{Args, find};
+use crate::engine::testing::{Said, open_engine};
+use crate::engine::{Author, Call};
 use crate::store::Now;
 use crate::sync::LOCKED;
 
 /// An engine without threads, whose clock has passed every expiry of these tests.
 struct Tested(Engine);
 
-#[derive(Default)]
-struct Said(Vec<u8>);
-
-impl Reply for Said {
-    fn simple(&mut self, _: &'static str) {}
-    fn null(&mut self) {}
-    fn integer(&mut self, _: i64) {}
-    fn bulk(&mut self, bytes: &[u8]) {
-        self.0 = bytes.to_vec();
-    }
-    fn double(&mut self, _: &str) {}
-    fn verbatim(&mut self, _: &[u8]) {}
-    fn error(&mut self, text: &[u8]) {
-        self.bulk(text);
-    }
-    fn array(&mut self, _: usize) {}
-    fn map(&mut self, _: usize) {}
-}
-
 impl Tested {
     fn new(workers: usize, shards: usize) -> Self {
-        let config = Config {
-            workers,
-            shards,
-            databases: 4,
-            cluster: Cluster::Off,
-            safemode: false,
-            clock: || 5000,
-        };
-        let engine = Engine::new(config, Settings::default(), Box::new(|| ()));
-        let engine = engine.expect("a few descriptors");
-        // No host is loading its data.
-        engine.ledger.set_gates(LOCKED, Gates::OPEN);
-        Tested(engine)
+        Tested(open_engine(workers, shards, || 5000))
     }
 
     /// A command's reply, at a time when no key has expired.
@@ -56,7 +26,7 @@ impl Tested {
         };
         let mut said = Said::default();
         self.0.run_waiting(LOCKED, &call, &mut said);
-        String::from_utf8(said.0).expect("plain text")
+        said.text()
     }
 
     fn say(&self, db: u32, line: &str) -> String {
@@ -90,7 +60,7 @@ impl Tested {
         }
         let mut said = Said::default();
         assert!(work.task.reply(&mut said, &self.slice()));
-        (String::from_utf8(said.0).expect("plain text"), slices)
+        (said.text(), slices)
     }
 
     fn slice(&self) -> Slice<'_> {
