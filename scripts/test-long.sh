@@ -41,7 +41,7 @@ asan_stage() {
     mkdir -p "$root/target/asan"
     printf 'leak:%s\n' engine::records:: >"$root/target/asan/suppressions"
     LSAN_OPTIONS="suppressions='$root/target/asan/suppressions'" \
-        run sanitize -Zsanitizer=address asan test --release --locked --target "$host" \
+        run sanitize "-Zsanitizer=address --cfg midi_asan" asan test --release --locked --target "$host" \
         --no-fail-fast --lib --test model --test engine
     heading "address sanitizer: the module inside the servers"
     # A Rust library leaves the sanitizer's runtime to the program that loads it. The servers
@@ -52,7 +52,7 @@ asan_stage() {
         { skip "no libclang_rt.asan (Debian package libclang-rt-dev)"; return 0; }
     local runtime reports=$root/target/asan/report
     runtime=$(asan_runtime)
-    sanitize -Zsanitizer=address asan build --release --locked --target "$host" ||
+    sanitize "-Zsanitizer=address --cfg midi_asan" asan build --release --locked --target "$host" ||
         { failed+=("$stage: build"); return 0; }
     # A test may not notice that a server died, so the reports go to files. Leaks: the server frees nothing at exit.
     # A damaged payload makes Redis ask for more memory than there is, and it can handle the failure.
@@ -104,7 +104,7 @@ fuzz_stage() {
     have c++ || apt_install g++ || { skip "no C++ compiler (Debian package g++)"; return 0; }
     have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
         { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
-    for target in request payload snapshot glob records tls; do
+    for target in request payload snapshot glob records tls streams; do
         mkdir -p "target/fuzz-corpus/$target"
         run cargo +nightly fuzz run --target-dir "$root/target/fuzz" "$target" "target/fuzz-corpus/$target" \
             "fuzz/corpus/$target" -- -max_total_time="${MIDI_FUZZ_SECONDS:-300}"

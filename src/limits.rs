@@ -235,7 +235,7 @@ pub const LOADING_LOGGED_EVERY: Duration = Duration::from_secs(5);
 /// How often a worker looks for keys that are due.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
 
-/// The part of a tick that expiry may take: a quarter, as in Redis.
+/// The part of a tick that expiry may take, and packing as much: a quarter, as in Redis.
 pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
 
 /// How often the users that the ports know are compared with the host's, in case they were changed

@@ -209,7 +209,8 @@ impl HostGates {
             .and_if(aof, Gates::AOF_ON)
             .and_if(!replica && self.imports.get(), Gates::IMPORTING)
             .and_if(here.active_expiry.rests(), Gates::NO_ACTIVE_EXPIRY)
-            .and_if(here.backlog.may_be_there(), Gates::BACKLOG);
+            .and_if(here.backlog.may_be_there(), Gates::BACKLOG)
+            .and_if(has(raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD), Gates::HAS_CHILD);
         here.engine.ledger.set_gates(locked, gates);
     }
 

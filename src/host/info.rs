@@ -12,6 +12,7 @@ use super::instance::instance;
 use super::{PANICS, PREFIX, guarded, kept};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine, Gates};
+use crate::store::arena_usage;
 
 /// Takes sections and their fields, in order.
 trait InfoSink {
@@ -78,6 +79,10 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("table_bytes", bytes);
     let per_key = if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 };
     sink.field("bytes_per_key", format_args!("{per_key:.1}"));
+    let arenas = arena_usage();
+    sink.field("arena_used_bytes", arenas.used);
+    sink.field("arena_mapped_bytes", arenas.mapped);
+    sink.field("arena_huge_page_bytes", arenas.huge);
     sink.field("kept_arguments", kept::count());
     let (watched, watched_bytes) = engine.ledger.marks();
     sink.field("watched_names", watched);

@@ -10,8 +10,9 @@
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
-use super::entry::BLOCK_ALIGN;
+use super::arena::{self, SLOT_STEP};
 use super::{Entry, Origin, SharedValue, WrongType};
 
 pub(super) const SLOTS: usize = 9;
@@ -81,7 +82,7 @@ impl Bucket {
         // User space ends below 2^48 on x86-64 and arm64 unless a program asks the kernel for more,
         // which no allocator does.
         assert!(high == 0, "an address above 48 bits");
-        debug_assert!(address.is_multiple_of(BLOCK_ALIGN as u64));
+        debug_assert!(address.is_multiple_of(SLOT_STEP as u64));
         let at = ADDRESSES_AT + slot * ADDRESS_BYTES;
         self.0[at..at + ADDRESS_BYTES].copy_from_slice(low);
     }
@@ -105,6 +106,15 @@ impl Bucket {
         EntryMut { entry: ManuallyDrop::new(entry), bucket: self, slot }
     }
 
+    /// Moves the entries that are in chunks that are to be emptied.
+    fn pack(&mut self) {
+        for slot in bits(self.used()) {
+            if arena::is_leaving(self.address(slot) as usize) {
+                self.entry_mut(slot).relocate();
+            }
+        }
+    }
+
     /// Puts an entry into a free slot.
     pub(super) fn put(&mut self, slot: usize, tag: u8, entry: Entry) {
         self.0[slot] = tag;
@@ -117,6 +127,73 @@ impl Bucket {
         self.0[slot] = 0;
         // SAFETY: the slot owned the entry, and has just been marked free.
         unsafe { Entry::from_address(self.address(slot)) }
+    }
+}
+
+/// Buckets in a row, in one block of the arena.
+pub(super) struct Buckets {
+    first: NonNull<Bucket>,
+    count: usize,
+}
+
+// SAFETY: a row alone owns its block, and entries are Send.
+unsafe impl Send for Buckets {}
+
+impl Buckets {
+    /// Empty ones.
+    pub(super) fn new(count: usize) -> Self {
+        let first = arena::take(count * size_of::<Bucket>()).cast::<Bucket>();
+        for at in 0..count {
+            // SAFETY: the block has room for so many, and nothing is in it yet.
+            unsafe { first.add(at).write(Bucket::EMPTY) };
+        }
+        Buckets { first, count }
+    }
+}
+
+impl Buckets {
+    /// Moves entries, and the row itself, out of chunks that are to be emptied.
+    pub(super) fn pack(&mut self) {
+        self.iter_mut().for_each(Bucket::pack);
+        let bytes = self.count * size_of::<Bucket>();
+        if self.count > 0 && arena::is_leaving(self.first.addr().get()) {
+            // SAFETY: `new` took it, with this size; the old block is forgotten.
+            if let Some(block) = unsafe { arena::relocate(self.first.cast(), bytes) } {
+                self.first = block.cast();
+            }
+        }
+    }
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Buckets { first: NonNull::dangling(), count: 0 }
+    }
+}
+
+impl Deref for Buckets {
+    type Target = [Bucket];
+    #[inline]
+    fn deref(&self) -> &[Bucket] {
+        // SAFETY: `new` wrote so many.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl DerefMut for Buckets {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Bucket] {
+        // SAFETY: `new` wrote so many, and the row alone has them.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Buckets {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            // SAFETY: `new` took it, with the same size.
+            unsafe { arena::free(self.first.cast(), self.count * size_of::<Bucket>()) };
+        }
     }
 }
 

@@ -1,22 +1,22 @@
-//! One key with its value and expiry, in one block of the host's allocator.
+//! One key with its value and expiry, in one block of the [`arena`].
 //!
 //! ```text
 //! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
 //! ```
 //!
 //! A large value that is shared is a 16-byte [`ValueRef`] in the value's place, without a length.
-//! For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the host
-//! allocator's own size classes, so that a value can be overwritten in place within its class.
+//! For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the arena's
+//! size classes, so that a value can be overwritten in place within its class.
 //!
 //! The first byte is full. How recently a key was used, which eviction will need, goes beside the
 //! entry's address in the bucket, where three bits are free: see `bucket.rs`.
 
 mod shape;
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
+use super::arena;
 use super::shared::ValueRef;
 use super::{Origin, SharedValue, Type, UnixMs, Value, WrongType};
 
@@ -69,22 +69,11 @@ pub fn prefetch<T>(place: *const T) {
 #[inline]
 pub fn prefetch<T>(_: *const T) {}
 
-/// Every size class is a multiple of it: a block's address ends in three zero bits.
-pub(super) const BLOCK_ALIGN: usize = 8;
-
-fn layout(block: usize) -> Layout {
-    Layout::from_size_align(block, BLOCK_ALIGN).expect("entries are far below isize::MAX")
-}
-
 impl Entry {
     /// A new block with this content.
     pub fn new(key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) -> Self {
         let shape = Shape::of(key, value, expire_at.is_some());
-        let layout = layout(shape.block());
-        // SAFETY: the layout's size is at least 8.
-        let block = unsafe { alloc(layout) };
-        let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
-        let mut entry = Entry(block);
+        let mut entry = Entry(arena::take(shape.block()));
         // SAFETY: the block was made for this shape, and the key is a slice of its length.
         unsafe { entry.fill(shape, key.as_ptr(), value, expire_at) };
         entry
@@ -434,6 +423,15 @@ impl Entry {
         self.shape().block()
     }
 
+    /// Moves to another block of the same size, unless the arena is busy.
+    pub(super) fn relocate(&mut self) {
+        // SAFETY: the arena gave the block for this size. Its bytes are the entry wherever they
+        // are, and the old block is forgotten.
+        if let Some(block) = unsafe { arena::relocate(self.0, self.bytes()) } {
+            self.0 = block;
+        }
+    }
+
     /// The block's address; [`Entry::from_address`] takes it back.
     #[inline]
     pub(super) fn into_address(self) -> u64 {
@@ -465,9 +463,8 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let shape = self.shape();
         drop(self.take_shared(shape));
-        // SAFETY: allocated in `new` with the layout of the same block size;
-        // `overwrite` in place keeps that size.
-        unsafe { dealloc(self.0.as_ptr(), layout(shape.block())) }
+        // SAFETY: taken in `new` with the same block size; `overwrite` in place keeps that size.
+        unsafe { arena::free(self.0, shape.block()) }
     }
 }
 

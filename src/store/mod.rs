@@ -7,6 +7,7 @@
 //! Store (one shard) ── Table (one per database) ── Segment ── Bucket ── Entry
 //! ```
 
+mod arena;
 mod before;
 mod bucket;
 mod census;
@@ -24,6 +25,7 @@ mod time;
 mod value;
 mod watched;
 
+pub use arena::{ArenaUsage, give_up_chunks, usage as arena_usage};
 pub use before::{Before, ChangeKind, ValuePart, ValueParts};
 pub use bucket::{EntryRef, StringRef};
 pub use census::Census;

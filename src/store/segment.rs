@@ -5,12 +5,12 @@
 //! that a key has passed, and removing a key uncounts it, so there are no tombstones (the scheme of
 //! Folly's F14). Most searches read two cache lines: the bucket and the entry.
 
-use super::bucket::{Bucket, EntryMut, EntryRef, SLOTS, bits};
+use super::bucket::{Bucket, Buckets, EntryMut, EntryRef, SLOTS, bits};
 use super::hash::{KeyHash, KeyHasher};
 use super::{Entry, UnixMs};
 
-/// A full-grown segment has 2^5 buckets: 2 KiB, which is a size class of jemalloc, and few enough
-/// keys to split in some ten microseconds.
+/// A full-grown segment has 2^5 buckets: 2 KiB, which is the largest slot of the arena, and few
+/// enough keys to split in some ten microseconds.
 pub(super) const MAX_BUCKET_BITS: u8 = 5;
 
 /// Keys per bucket at which a segment grows: 8 of 9 slots.
@@ -27,7 +27,7 @@ pub(super) struct BucketSlot {
 
 /// All keys of a table whose order begins with the same `depth` bits.
 pub(super) struct Segment {
-    buckets: Box<[Bucket]>,
+    buckets: Buckets,
     used: u32,
     /// The first order value of this segment.
     pub(super) start: u32,
@@ -41,15 +41,15 @@ pub(super) struct Segment {
 impl Segment {
     /// An empty segment of `2^bucket_bits` buckets.
     pub(super) fn new(start: u32, depth: u8, bucket_bits: u8) -> Self {
-        Segment::of(vec![Bucket::EMPTY; 1 << bucket_bits].into(), start, depth, bucket_bits)
+        Segment::of(Buckets::new(1 << bucket_bits), start, depth, bucket_bits)
     }
 
     /// The placeholder for a segment that was merged away.
     pub(super) fn unused() -> Self {
-        Segment::of(Box::default(), 0, 0, 0)
+        Segment::of(Buckets::default(), 0, 0, 0)
     }
 
-    fn of(buckets: Box<[Bucket]>, start: u32, depth: u8, bucket_bits: u8) -> Self {
+    fn of(buckets: Buckets, start: u32, depth: u8, bucket_bits: u8) -> Self {
         Segment { buckets, used: 0, start, depth, bucket_bits, next_due: UnixMs::MAX }
     }
 
@@ -162,6 +162,11 @@ impl Segment {
         }
         self.used -= 1;
         self.buckets[at].take(place.slot as usize)
+    }
+
+    /// See [`Table::pack`](super::Table::pack).
+    pub(super) fn pack(&mut self) {
+        self.buckets.pack();
     }
 
     /// All entries.

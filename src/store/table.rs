@@ -467,6 +467,19 @@ impl Table {
         }
     }
 
+    /// Empties [chunks](super::give_up_chunks). `position`, `more`: see [`Table::remove_due`].
+    pub fn pack(&mut self, position: &mut usize, more: &mut dyn FnMut() -> bool) -> bool {
+        for segment in self.segments.iter_mut().skip(*position) {
+            segment.pack();
+            *position += 1;
+            if !more() {
+                return false;
+            }
+        }
+        *position = 0;
+        true
+    }
+
     /// All keys, expired ones included.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.segments.iter().flat_map(Segment::entries)

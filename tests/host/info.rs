@@ -49,6 +49,9 @@ const SECTIONS: [(&str, &[&str]); 10] = [
         &[
             "table_bytes",
             "bytes_per_key",
+            "arena_used_bytes",
+            "arena_mapped_bytes",
+            "arena_huge_page_bytes",
             "kept_arguments",
             "watched_names",
             "watched_bytes",
@@ -204,6 +207,9 @@ fn info_has_its_sections() {
                 vec![
                     "table_bytes",
                     "bytes_per_key",
+                    "arena_used_bytes",
+                    "arena_mapped_bytes",
+                    "arena_huge_page_bytes",
                     "kept_arguments",
                     "watched_names",
                     "watched_bytes",

@@ -21,6 +21,7 @@ mod aof_pauses;
 mod aof_text_base;
 mod aof_torn;
 mod aof_units;
+mod arenas;
 mod backups;
 mod bitmaps;
 mod cluster;

@@ -29,6 +29,8 @@ pub struct Config {
 pub struct Settings {
     /// `midi.dispatch pool`: no command runs at once.
     pub pool: AtomicBool,
+    /// `midi.active-defrag`: memory that is hardly used is emptied and given back.
+    pub packs: AtomicBool,
     /// `midi.max-jobs`.
     pub max_jobs: AtomicUsize,
     /// `midi.max-queued-commands`.
@@ -60,6 +62,7 @@ impl Default for Settings {
         let size = |limit: i64| AtomicUsize::new(limit as usize);
         Settings {
             pool: AtomicBool::new(false),
+            packs: AtomicBool::new(true),
             max_jobs: size(limits::MAX_JOBS_DEFAULT),
             max_queued: size(limits::MAX_QUEUED_DEFAULT),
             max_pattern_bytes: size(limits::MAX_PATTERN_BYTES_DEFAULT),

@@ -31,6 +31,7 @@
 mod all_keys;
 mod attempt;
 mod batch;
+mod packing;
 mod together;
 mod transaction;
 mod worker;

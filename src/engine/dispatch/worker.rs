@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::packing::Packing;
 use super::{Panic, Resumed};
 use crate::engine::Engine;
 use crate::engine::call::Taking;
@@ -71,6 +72,7 @@ struct Worker<'a> {
     shards: VecDeque<u32>,
     parts: VecDeque<Box<dyn JobPart>>,
     expiry: ExpirySweep,
+    packing: Packing,
     /// When this turn began, roughly.
     now: Instant,
     /// When it last slept, or had nothing to do.
@@ -114,6 +116,7 @@ impl<'a> Worker<'a> {
                 position: 0,
                 spent: Duration::ZERO,
             },
+            packing: Packing::new(Instant::now()),
             now: Instant::now(),
             rested: Instant::now(),
             tail_since: None,
@@ -144,6 +147,8 @@ impl<'a> Worker<'a> {
         progress |= self.visit_shards();
         progress |= self.one_slice();
         progress |= self.expire();
+        let packed = self.packing.slice(self.engine, self.number, self.now);
+        progress |= packed == Progress::More;
         self.announce_tail(!progress && self.tail_since.is_some());
         if progress || self.stopped {
             self.serve(Duration::ZERO);
@@ -156,7 +161,8 @@ impl<'a> Worker<'a> {
         let idle = self.requests.is_empty()
             && self.shards.is_empty()
             && self.parts.is_empty()
-            && !blocked_expiry;
+            && !blocked_expiry
+            && packed != Progress::Blocked;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
         self.sleep(nap);
     }

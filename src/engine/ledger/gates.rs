@@ -55,6 +55,9 @@ impl Gates {
     /// write.
     pub const WORKERS_PAUSED: Gates = Gates(1 << 21);
 
+    /// The host has a child that saves: what is moved in memory is copied for it.
+    pub const HAS_CHILD: Gates = Gates(1 << 22);
+
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);
 

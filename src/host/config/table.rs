@@ -149,14 +149,17 @@ pub static SAFEMODE: Switch = switch("safemode", NO_YES, false, FIXED, None);
 /// `midi.protected-mode`: by default as the host's own.
 pub static PROTECTED: Switch =
     switch("protected-mode", NO_YES, true, 0, Some(|live| &live.port.protected));
-static DISPATCH: Switch =
-    switch("dispatch", ["adaptive", "pool"], false, 0, Some(|live| &live.pool));
+static OF_THE_ENGINE: [Switch; 2] = [
+    switch("dispatch", ["adaptive", "pool"], false, 0, Some(|live| &live.pool)),
+    switch("active-defrag", NO_YES, true, 0, Some(|live| &live.packs)),
+];
 static REPLY_AFTER: Switch = Switch {
     notice: |engine| engine.ledger.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
     ..switch("reply-after", ["logged", "run"], false, 0, Some(|live| &live.port.reply_after_run))
 };
 /// All switches.
-pub static SWITCHES: [&Switch; 4] = [&SAFEMODE, &PROTECTED, &DISPATCH, &REPLY_AFTER];
+pub static SWITCHES: [&Switch; 5] =
+    [&SAFEMODE, &PROTECTED, &OF_THE_ENGINE[0], &OF_THE_ENGINE[1], &REPLY_AFTER];
 
 /// For the log, where `midi.reply-after run` meets `appendfsync always`.
 pub const REPLY_AFTER_IGNORED: &str =

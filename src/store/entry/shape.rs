@@ -1,5 +1,6 @@
 //! Where the parts of a block lie, as the first byte and the lengths behind it tell.
 
+use super::super::arena::{MAX_SLOT, SLOT_STEP};
 use super::{UnixMs, Value, ValueRef};
 
 pub(super) const HAS_EXPIRY: u8 = 1 << 0;
@@ -101,15 +102,12 @@ impl Shape {
     }
 }
 
-/// The size that a block of `bytes` takes from the allocator: the size classes
-/// of jemalloc, which Redis and Valkey use (16-byte steps up to 128, then four
-/// steps per doubling). Other allocators round no coarser than that.
+/// The size that a block of `bytes` takes: that of its class in the [`arena`](super::super::arena),
+/// above the largest one that of jemalloc, which Redis and Valkey use: four steps per doubling.
+/// Other allocators round no coarser than that.
 #[inline]
 pub fn block_bytes(bytes: usize) -> usize {
-    if bytes <= 8 {
-        return 8;
-    }
-    let step = if bytes <= 128 { 16 } else { bytes.next_power_of_two() / 8 };
+    let step = if bytes <= MAX_SLOT { SLOT_STEP } else { bytes.next_power_of_two() / 8 };
     // Steps are powers of two, which the compiler cannot know: no division.
-    (bytes + step - 1) & !(step - 1)
+    (bytes.max(1) + step - 1) & !(step - 1)
 }

@@ -121,17 +121,17 @@ fn a_buffer_is_changed_in_place_by_its_only_holder() {
 }
 
 #[test]
-fn block_sizes_are_jemalloc_classes() {
+fn block_sizes_are_those_of_the_allocators() {
     for (bytes, class) in [
+        (0, 8),
         (1, 8),
+        (8, 8),
         (9, 16),
-        (17, 32),
-        (128, 128),
-        (129, 160),
-        (160, 160),
-        (161, 192),
-        (257, 320),
-        (1025, 1280),
+        (17, 24),
+        (129, 136),
+        (2041, 2048),
+        (2049, 2560),
+        (2561, 3072),
         (4097, 5120),
     ] {
         assert_eq!(block_bytes(bytes), class, "{bytes}");

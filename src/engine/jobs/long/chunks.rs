@@ -8,12 +8,12 @@ use crate::limits::CHUNK_BYTES;
 
 /// Some keys, one after the other.
 #[derive(Default)]
-pub(super) struct Chunk {
+pub(super) struct KeyChunk {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Chunk {
+impl KeyChunk {
     pub(super) fn push(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
@@ -44,17 +44,17 @@ impl Chunk {
 
 /// Chunks in order.
 #[derive(Default)]
-pub(super) struct Chunks {
-    full: VecDeque<Chunk>,
+pub(super) struct KeyChunks {
+    full: VecDeque<KeyChunk>,
     keys: usize,
     bytes: usize,
     is_begun: bool,
 }
 
-impl Chunks {
+impl KeyChunks {
     pub(super) fn push(&mut self, key: &[u8]) {
-        if self.full.back().is_none_or(Chunk::is_full) {
-            self.full.push_back(Chunk::default());
+        if self.full.back().is_none_or(KeyChunk::is_full) {
+            self.full.push_back(KeyChunk::default());
         }
         if let Some(last) = self.full.back_mut() {
             last.push(key);
@@ -63,7 +63,7 @@ impl Chunks {
         self.bytes += key.len() + 8;
     }
 
-    pub(super) fn push_chunk(&mut self, chunk: Chunk) {
+    pub(super) fn push_chunk(&mut self, chunk: KeyChunk) {
         self.keys += chunk.len();
         self.bytes += chunk.bytes();
         self.full.push_back(chunk);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::chunks::{Chunk, Chunks};
+use super::chunks::{KeyChunk, KeyChunks};
 use super::visits::Visits;
 use crate::command::glob::Pattern;
 use crate::command::{Error, Reply};
@@ -18,14 +18,14 @@ pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
             task: Arc::clone(&task),
             db,
             shards: Visits::new(engine.shards().owned_by(worker).map(|shard| (shard, 0))),
-            chunk: Chunk::default(),
+            chunk: KeyChunk::default(),
         }
     })
 }
 
 struct KeysTask {
     pattern: Pattern,
-    found: Mutex<Chunks>,
+    found: Mutex<KeyChunks>,
 }
 
 struct KeysPart {
@@ -33,7 +33,7 @@ struct KeysPart {
     db: u32,
     /// Shards still to visit, each with its cursor.
     shards: Visits<u32>,
-    chunk: Chunk,
+    chunk: KeyChunk,
 }
 
 impl Part for KeysPart {
@@ -72,7 +72,7 @@ impl Part for KeysPart {
 }
 
 impl KeysTask {
-    fn take_in(&self, chunks: Vec<Chunk>, slice: &Slice<'_>) {
+    fn take_in(&self, chunks: Vec<KeyChunk>, slice: &Slice<'_>) {
         let mut found = self.found.lock();
         chunks.into_iter().for_each(|chunk| found.push_chunk(chunk));
         if found.are_too_large(slice) {

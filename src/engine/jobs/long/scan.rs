@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::chunks::Chunks;
+use super::chunks::KeyChunks;
 use crate::command::glob::Pattern;
 use crate::command::{Error, Reply, ScanArgs};
 use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Work};
@@ -24,7 +24,7 @@ pub struct ScanState {
     shard: u32,
     shards: u32,
     place: u32,
-    found: Chunks,
+    found: KeyChunks,
 }
 
 impl ScanState {
@@ -40,7 +40,7 @@ impl ScanState {
             shard,
             shards,
             place: args.cursor as u32,
-            found: Chunks::default(),
+            found: KeyChunks::default(),
         }
     }
 

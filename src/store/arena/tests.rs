@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::chunk::CHUNK_BYTES;
+use super::*;
+
+/// A block that knows what was written to it.
+struct Block {
+    at: NonNull<u8>,
+    bytes: usize,
+    mark: u8,
+}
+
+// SAFETY: the block alone owns its memory.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn new(bytes: usize, mark: u8) -> Self {
+        let at = take(bytes);
+        assert!(at.addr().get().is_multiple_of(SLOT_STEP));
+        if bytes <= MAX_SLOT && bytes.is_multiple_of(64) {
+            assert!(at.addr().get().is_multiple_of(64));
+        }
+        // SAFETY: the block has so many bytes.
+        unsafe { at.write_bytes(mark, bytes) };
+        Block { at, bytes, mark }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: `new` wrote so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) };
+        assert!(bytes.iter().all(|byte| *byte == self.mark), "somebody else wrote to it");
+        // SAFETY: taken with this size; nothing uses it any more.
+        unsafe { free(self.at, self.bytes) };
+    }
+}
+
+/// What the thread's own arena has: used bytes and chunks.
+fn own() -> (usize, usize) {
+    let counts = &ALL[home()].counts;
+    (counts.used.load(Relaxed), counts.chunks.load(Relaxed))
+}
+
+/// In a thread of its own, which has an arena of its own: `ARENAS` threads later another one has
+/// it, too.
+fn alone<R: Send>(run: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+}
+
+proptest! {
+    #[test]
+    fn blocks_are_apart(
+        steps in prop::collection::vec((0..40usize, 1..2200usize, any::<u8>()), 1..600),
+    ) {
+        alone(|| {
+            let before = own().0;
+            let mut blocks = BTreeMap::new();
+            for (place, bytes, mark) in steps {
+                // Whoever is replaced checks its bytes.
+                blocks.insert(place, Block::new(bytes, mark));
+            }
+            let rounded = |block: &Block| block.bytes.next_multiple_of(SLOT_STEP);
+            let slots = blocks.values().filter(|block| block.bytes <= MAX_SLOT);
+            assert_eq!(own().0 - before, slots.map(rounded).sum::<usize>());
+            drop(blocks);
+            assert_eq!(own().0, before);
+        });
+    }
+}
+
+#[test]
+fn every_class_fills_its_spans() {
+    alone(|| {
+        for bytes in [1, 8, 64, 500, 512, 520, 1024, 1040, 2040, 2048] {
+            let (used, chunks) = own();
+            let blocks: Vec<Block> =
+                (0..3 * CHUNK_BYTES / bytes).map(|at| Block::new(bytes, at as u8)).collect();
+            let taken = (own().1 - chunks) * CHUNK_BYTES;
+            let needed = own().0 - used;
+            assert!(taken <= needed + needed / 50 + CHUNK_BYTES, "{bytes}: {taken} for {needed}");
+            drop(blocks);
+            assert_eq!(own().0, used);
+            assert!(own().1 <= 1, "all but one chunk go back to the system");
+        }
+    });
+}
+
+#[test]
+fn a_chunk_serves_one_class_after_the_other() {
+    alone(|| {
+        for bytes in (8..=MAX_SLOT).step_by(8) {
+            let blocks: Vec<Block> = (0..1000).map(|at| Block::new(bytes, at as u8)).collect();
+            drop(blocks);
+        }
+        assert_eq!(own().1, 1);
+    });
+}
+
+#[test]
+fn other_threads_free_slots() {
+    alone(|| {
+        let before = own().0;
+        thread::scope(|scope| {
+            let (give, take) = std::sync::mpsc::channel::<Block>();
+            scope.spawn(move || take.into_iter().for_each(drop));
+            for at in 0..200_000 {
+                give.send(Block::new(8 + at % 300, at as u8)).expect("the thread takes them");
+            }
+        });
+        // What was left is freed by the next one who enters.
+        drop(Block::new(8, 0));
+        assert_eq!(own().0, before);
+    });
+}
+
+#[test]
+fn a_busy_arena_holds_nobody_up() {
+    alone(|| {
+        let block = Block::new(100, 1);
+        let before = own().0;
+        let held = ALL[home()].try_enter().expect("nobody else uses it");
+        let other = Block::new(100, 2);
+        drop(block);
+        assert_eq!(own().0, before, "the slot is left");
+        drop(held);
+        drop(Block::new(100, 3));
+        assert_eq!(own().0, before - 104);
+        drop(other);
+    });
+}
+
+#[test]
+fn the_ballast_follows_what_is_used() {
+    let mut ballast = ballast::Ballast::new();
+    for used in [0, 1, 10 << 20, 9 << 20, 300_000, 50 << 20, 0] {
+        ballast.follow(used);
+        let counted = ballast.bytes();
+        assert!(counted >= used && counted <= used + 2 * ballast::BLOCK_BYTES, "{used}: {counted}");
+    }
+}
+
+#[test]
+fn hardly_used_chunks_are_emptied() {
+    alone(|| {
+        let mut blocks: Vec<Block> =
+            (0..4 * CHUNK_BYTES / 96 * 5).map(|at| Block::new(96, at as u8)).collect();
+        // Larger than a slot: its address is not in a chunk.
+        let large = Block::new(1 << 20, 7);
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 5 == 0
+        });
+        let (used, before) = own();
+        assert!(before >= 20);
+        assert!(give_up_chunks());
+        let mut moved = 0;
+        for block in &mut blocks {
+            if is_leaving(block.at.addr().get()) {
+                // SAFETY: taken with this size; the old place is forgotten.
+                if let Some(at) = unsafe { relocate(block.at, block.bytes) } {
+                    (block.at, moved) = (at, moved + 1);
+                }
+            }
+        }
+        assert!(!is_leaving(large.at.addr().get()));
+        assert_eq!(own().0, used, "as much is in use as before");
+        assert!(own().1 <= before / 5 + 4, "{} of {before} chunks, {moved} moved", own().1);
+        assert!(!blocks.iter().any(|block| is_leaving(block.at.addr().get())));
+        // Each block checks that its bytes came along.
+        drop(blocks);
+        assert_eq!(own().0, 0);
+    });
+}
