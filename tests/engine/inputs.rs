@@ -5,6 +5,8 @@
 //! `MIDI_FUZZ_INPUTS` sets how many.
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
+#[path = "../../fuzz/checks/streams.rs"]
+mod streams;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -34,6 +36,11 @@ fn snapshots() {
 #[test]
 fn tls_records() {
     run("tls", checks::tls::check, 30_000);
+}
+
+#[test]
+fn streams() {
+    run("streams", streams::check, 300);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use crate::common::{free_port, now_ms};
 use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::engine::{
-    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply,
-    ListenAt, ListenerRow, Locked, PasswordSum, PortConfig, PortSettings, Refusal, ReplicaWait,
-    Rules, Settings, User, Waited, Waker, Workers,
+    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner,
+    JobReply, ListenAt, ListenerRow, Locked, PasswordSum, PortConfig, PortSettings, Refusal,
+    ReplicaWait, Rules, Settings, User, Waited, Waker, Workers,
 };
 use midi::net;
 
@@ -103,15 +103,22 @@ fn abort_on_panic() {
 
 impl Opened {
     pub fn new(workers: usize, shards: usize, safemode: bool) -> Self {
+        let port = free_port();
+        let ports = PortConfig { listeners: vec![on_tcp(port, false)], ..PortConfig::default() };
+        Opened { port, ..Opened::with(workers, shards, safemode, ports, now_ms) }
+    }
+
+    /// With these ports and this clock. `port` is then 0.
+    pub fn with(
+        workers: usize,
+        shards: usize,
+        safemode: bool,
+        ports: PortConfig,
+        clock: fn() -> i64,
+    ) -> Self {
         let waker = Arc::new(Waker::new().expect("an eventfd"));
-        let config = Config {
-            workers,
-            shards,
-            databases: 4,
-            cluster: Cluster::Off,
-            safemode,
-            clock: now_ms,
-        };
+        let config =
+            Config { workers, shards, databases: 4, cluster: Cluster::Off, safemode, clock };
         let wake = Arc::clone(&waker);
         let engine =
             Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
@@ -120,20 +127,38 @@ impl Opened {
         engine.context().outside.set_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
         read_users(&engine);
-        let port = free_port();
-        let wanted = PortConfig {
-            listeners: vec![ListenerRow {
-                setting: "port",
-                at: ListenAt::Tcp { port, bind: vec!["127.0.0.1".into()] },
-                is_tls: false,
-            }],
-            backlog: 511,
-            ..PortConfig::default()
-        };
+        let wanted = PortConfig { backlog: 511, ..ports };
         let ports = net::open(&engine, &wanted, abort_on_panic).expect("ports");
         let workers = Workers::start(&engine, abort_on_panic, ports).expect("threads");
-        Opened { engine, waker, port, workers }
+        Opened { engine, waker, port: 0, workers }
     }
+}
+
+/// A listener on this machine.
+pub fn on_tcp(port: u16, is_tls: bool) -> ListenerRow {
+    let at = ListenAt::Tcp { port, bind: vec!["127.0.0.1".into()] };
+    ListenerRow { setting: "port", at, is_tls }
+}
+
+/// Does what the host's main thread does for the ports. Returns the number of main-thread tasks.
+pub fn run_messages(engine: &Engine) -> usize {
+    let mut main_tasks = 0;
+    for message in engine.context().main.take(locked()) {
+        match message {
+            ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
+            ForMain::Run(request) => {
+                engine.resume_on_main(locked(), request, || panic!("a command panicked"));
+                main_tasks += 1;
+            }
+            ForMain::Task(main_task) | ForMain::Write(main_task) => {
+                main_task(locked(), engine, engine.context().outside.host());
+                main_tasks += 1;
+            }
+            ForMain::Log => drop(engine.ledger.log_tail(locked())),
+            ForMain::Finish(_, reply) => reply.finish(),
+        }
+    }
+    main_tasks
 }
 
 /// A number that the ports tell INFO.

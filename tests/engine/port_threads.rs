@@ -19,8 +19,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::common::{Client, HANG, Random, Value, encoded, wait_until, words};
-use crate::played::{Opened, locked, port_number, read_users};
-use midi::engine::{Engine, ForMain, Gates, Waker};
+use crate::played::{Opened, locked, port_number, read_users, run_messages};
+use midi::engine::{Engine, Gates, Waker};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::store::Census;
 
@@ -70,21 +70,7 @@ impl Running {
 fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
     let (mut main_tasks, mut random) = (0, Random::new(7));
     while !stop.load(Ordering::Relaxed) {
-        for message in engine.context().main.take(locked()) {
-            match message {
-                ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
-                ForMain::Run(request) => {
-                    engine.resume_on_main(locked(), request, || panic!("a command panicked"));
-                    main_tasks += 1;
-                }
-                ForMain::Task(main_task) | ForMain::Write(main_task) => {
-                    main_task(locked(), engine, engine.context().outside.host());
-                    main_tasks += 1;
-                }
-                ForMain::Log => drop(engine.ledger.log_tail(locked())),
-                ForMain::Finish(_, reply) => reply.finish(),
-            }
-        }
+        main_tasks += run_messages(engine);
         // The host may do this to the ports at any time.
         match random.below(200) {
             0 => engine.ledger.set_gates(locked(), Gates::PAUSED),
