@@ -97,6 +97,7 @@ impl Pieces<'_> {
                 let name = ServerName::try_from("127.0.0.1").expect("an address");
                 let client = ClientConnection::new(Arc::clone(&world.client), name);
                 let mut stream = StreamOwned::new(client.expect("a session"), tcp(world.tls_port));
+                stream.conn.complete_io(&mut stream.sock).expect("a handshake");
                 let end = |stream: &mut TlsClient| {
                     stream.conn.send_close_notify();
                     stream.flush()?;
