@@ -297,6 +297,17 @@ impl Ctx<'_> {
         answer.error().unwrap_or_default()
     }
 
+    /// The error with which the host itself would refuse a command that writes; `None` if it would
+    /// run it. To be asked between commands: the host lets its master's write pass.
+    pub fn would_refuse(self, command: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: as in `refusal_of`, and the host runs nothing.
+        let answer = unsafe {
+            let (format, argument) = (c"SEDc".as_ptr(), c"".as_ptr());
+            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument))
+        };
+        answer.error()
+    }
+
     /// Has the host run a command of a module, and log what that logs at once, if nothing else is
     /// running.
     pub fn call_logging(self, command: &CStr) {

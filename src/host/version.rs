@@ -2,6 +2,7 @@
 //! use has changed with its versions; Valkey's differ.
 
 use super::api::Ctx;
+use super::instance::instance;
 use crate::command::getex_checks_first;
 
 /// The first version that runs commands of I/O threads after it has synced its AOF, and sends their
@@ -18,12 +19,20 @@ pub const ASKS_FOR_KEYS: (u32, u32) = (8, 4);
 /// The first version of Valkey whose GETEX checks its expiry before it looks for the key.
 const VALKEY_CHECKS_FIRST: (u32, u32) = (9, 1);
 
+/// The first version of Redis that judges a write by its AOF's state when no client is served; all
+/// of Valkey do.
+const JUDGES_AT_ANY_TIME: (u32, u32) = (8, 0);
+
 /// Answers as the host does where its versions differ in more than words. In OnLoad.
 pub fn adopt(ctx: Ctx<'_>) {
     let version = ctx.info_text(c"server", c"valkey_version");
-    if version.is_some_and(|text| numbers(&text) >= VALKEY_CHECKS_FIRST) {
+    if version.as_deref().is_some_and(|text| numbers(text) >= VALKEY_CHECKS_FIRST) {
         getex_checks_first();
     }
+    let redis = ctx.info_text(c"server", c"redis_version");
+    let judges =
+        version.is_some() || redis.is_some_and(|text| numbers(&text) >= JUDGES_AT_ANY_TIME);
+    instance().gates.judges_at_any_time.set(judges);
 }
 
 /// Whether the host is Redis of this version or a later one, with I/O threads; both as far as it

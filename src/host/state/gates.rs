@@ -11,6 +11,8 @@ part! {
         pub settings_stale: Flag = Flag::new(true),
         /// Whether any port is open: then the flags are read in every turn.
         pub ports: Flag = Flag::new(false),
+        /// The host's verdict on a write tells of its AOF also between commands.
+        pub judges_at_any_time: Flag = Flag::new(false),
         /// From INFO, while a port is open.
         pub disk_error: Flag = Flag::new(false),
         pub aof_error: Flag = Flag::new(false),
