@@ -288,24 +288,23 @@ impl Ctx<'_> {
     /// The error with which the host, or the command itself, refuses a command that writes, with
     /// an empty argument; empty if it is not refused.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
-        // SAFETY: the format has the host check what it checks before a script's command, reply
-        // with errors, and take one C string.
-        let answer = unsafe {
-            let (format, argument) = (c"SEc".as_ptr(), c"".as_ptr());
-            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument))
-        };
-        answer.error().unwrap_or_default()
+        self.error_of(c"SEc", command).unwrap_or_default()
     }
 
-    /// The error with which the host itself would refuse a command that writes; `None` if it would
-    /// run it. To be asked between commands: the host lets its master's write pass.
-    pub fn would_refuse(self, command: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: as in `refusal_of`, and the host runs nothing.
-        let answer = unsafe {
-            let (format, argument) = (c"SEDc".as_ptr(), c"".as_ptr());
-            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument))
-        };
-        answer.error()
+    /// Whether the host would refuse a command that writes. To be asked between commands: what its
+    /// master writes the host lets pass.
+    pub fn would_refuse(self, command: &CStr) -> bool {
+        self.error_of(c"SEDc", command).is_some()
+    }
+
+    fn error_of(self, format: &CStr, command: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: the formats have the host check what it checks before a script's command, reply
+        // with errors, take one C string, and one of them has it run nothing.
+        unsafe {
+            let (format, argument) = (format.as_ptr(), c"".as_ptr());
+            let call = api!(RedisModule_Call);
+            Answer::of(call(self.raw(), command.as_ptr(), format, argument)).error()
+        }
     }
 
     /// Has the host run a command of a module, and log what that logs at once, if nothing else is

@@ -109,8 +109,7 @@ impl HostGates {
     /// This is asked up to a thousand times a second, and INFO costs ten times as much as the
     /// host's verdict on a write. A verdict for another reason may hide this one.
     pub fn look_at_aof(&self, ctx: Ctx<'_>) {
-        let is_passed =
-            self.judges_at_any_time.get() && ctx.would_refuse(c"MIDI.JOURNAL").is_none();
+        let is_passed = self.judges_at_any_time.get() && !ctx.would_refuse(c"MIDI.JOURNAL");
         let has_failed = !is_passed && self.aof_has_failed(ctx);
         if has_failed != self.aof_error.get() {
             self.refresh(ctx);
