@@ -1,5 +1,5 @@
-//! Streams: the same bytes get the same replies, and the same end, however they are cut, over TCP, a
-//! Unix socket and TLS.
+//! Streams: the same bytes get the same replies, and the same end, however they are cut, over TCP,
+//! a Unix socket and TLS.
 //!
 //! A whole port runs here, without a server: the includer has `played` of tests/engine.
 

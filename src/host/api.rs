@@ -285,26 +285,21 @@ impl Ctx<'_> {
         }
     }
 
-    /// The error with which the host, or the command itself, refuses a command that writes, with
-    /// an empty argument; empty if it is not refused.
+    /// The error of the host, or of a command that writes, to an empty argument; empty for none.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
-        self.error_of(c"SEc", command).unwrap_or_default()
+        self.error_of(command, c"SEc").unwrap_or_default()
     }
 
-    /// Whether the host would refuse a command that writes. To be asked between commands: what its
-    /// master writes the host lets pass.
+    /// Whether the host would refuse that command. Its master's writes pass: ask between commands.
     pub fn would_refuse(self, command: &CStr) -> bool {
-        self.error_of(c"SEDc", command).is_some()
+        self.error_of(command, c"SEDc").is_some()
     }
 
-    fn error_of(self, format: &CStr, command: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the formats have the host check what it checks before a script's command, reply
-        // with errors, take one C string, and one of them has it run nothing.
-        unsafe {
-            let (format, argument) = (format.as_ptr(), c"".as_ptr());
-            let call = api!(RedisModule_Call);
-            Answer::of(call(self.raw(), command.as_ptr(), format, argument)).error()
-        }
+    /// With a format that has the host check what it checks before a script's command.
+    fn error_of(self, command: &CStr, format: &CStr) -> Option<Vec<u8>> {
+        let (command, format, argument) = (command.as_ptr(), format.as_ptr(), c"".as_ptr());
+        // SAFETY: both formats reply with errors, and take one C string.
+        unsafe { Answer::of(api!(RedisModule_Call)(self.raw(), command, format, argument)) }.error()
     }
 
     /// Has the host run a command of a module, and log what that logs at once, if nothing else is
