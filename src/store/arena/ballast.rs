@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, madvise};
 
+use super::chunk::page_bytes;
+
 /// The size of a block: how exact the count is.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
 
@@ -65,7 +67,7 @@ fn block() -> NonNull<u8> {
     // SAFETY: the size is not 0.
     let block =
         NonNull::new(unsafe { alloc(LAYOUT) }).unwrap_or_else(|| handle_alloc_error(LAYOUT));
-    let page = rustix::param::page_size();
+    let page = page_bytes();
     let before = block.as_ptr().addr().next_multiple_of(page) - block.as_ptr().addr();
     let bytes = (BLOCK_BYTES - before) / page * page;
     // The allocator may have given memory that was used before, with its pages.

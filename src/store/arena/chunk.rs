@@ -337,9 +337,15 @@ fn map_aligned() -> Option<*mut u8> {
     }
 }
 
+/// The size of the system's small pages. (rustix reads it from where valgrind has something else.)
+pub(super) fn page_bytes() -> usize {
+    // SAFETY: it only reads; every system answers this.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 /// Whether the page with this byte is in memory.
 fn is_resident(byte: *mut u8) -> bool {
-    let page = rustix::param::page_size();
+    let page = page_bytes();
     let mut pages = [0];
     // SAFETY: one page, which is mapped, needs one byte for the answer.
     let failed = unsafe {
