@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, madvise};
 
-use super::chunk::page_bytes;
+use super::system::page_bytes;
 
 /// The size of a block: how exact the count is.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;

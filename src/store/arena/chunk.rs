@@ -4,9 +4,10 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, madvise, munmap};
 
 use super::slots::Span;
+use super::system::{is_resident, map_aligned};
 use super::{Arena, leaving};
 
 /// The size of a chunk, and its alignment: that of a huge page.
@@ -261,7 +262,7 @@ fn bits(units: usize) -> u32 {
 
 /// A new chunk without spans, with this place among those of its arena.
 fn map(arena: &'static Arena, place: usize) -> *mut Chunk {
-    let Some(chunk) = map_aligned() else {
+    let Some(chunk) = map_aligned(CHUNK_BYTES) else {
         handle_alloc_error(Layout::new::<[u8; CHUNK_BYTES]>());
     };
     let chunk = chunk.cast::<Chunk>();
@@ -306,50 +307,4 @@ fn count(arena: &Arena, is_huge: bool, gained: isize) {
     if is_huge {
         add(&arena.counts.huge);
     }
-}
-
-/// Memory of a chunk's size and alignment.
-fn map_aligned() -> Option<*mut u8> {
-    let map = |bytes| {
-        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping, wherever the system wants it.
-        unsafe { mmap_anonymous(ptr::null_mut(), bytes, rights, flags) }
-            .ok()
-            .map(|at| at.cast::<u8>())
-    };
-    // Linux aligns mappings of this size since 6.7.
-    let exact = map(CHUNK_BYTES)?;
-    if exact.addr().is_multiple_of(CHUNK_BYTES) {
-        return Some(exact);
-    }
-    // SAFETY: mapped right above; nobody uses it.
-    unsafe { munmap(exact.cast(), CHUNK_BYTES).ok()? };
-    let wide = map(2 * CHUNK_BYTES)?;
-    let before = wide.addr().next_multiple_of(CHUNK_BYTES) - wide.addr();
-    // SAFETY: these parts of the mapping right above are around the chunk, and nobody uses them.
-    unsafe {
-        let chunk = wide.add(before);
-        if before > 0 {
-            munmap(wide.cast(), before).ok()?;
-        }
-        munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before).ok()?;
-        Some(chunk)
-    }
-}
-
-/// The size of the system's small pages. (rustix reads it from where valgrind has something else.)
-pub(super) fn page_bytes() -> usize {
-    // SAFETY: it only reads; every system answers this.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
-/// Whether the page with this byte is in memory.
-fn is_resident(byte: *mut u8) -> bool {
-    let page = page_bytes();
-    let mut pages = [0];
-    // SAFETY: one page, which is mapped, needs one byte for the answer.
-    let failed = unsafe {
-        libc::mincore(byte.map_addr(|at| at & !(page - 1)).cast(), page, pages.as_mut_ptr())
-    };
-    failed == 0 && pages[0] & 1 != 0
 }

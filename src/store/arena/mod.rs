@@ -21,6 +21,7 @@ mod ballast;
 mod chunk;
 mod leaving;
 mod slots;
+mod system;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, UnsafeCell};
