@@ -140,7 +140,7 @@ impl Limits {
     }
 
     /// Whether this thread limits the size of a reply.
-    fn has_reply_limit(&self) -> bool {
+    pub fn has_reply_limit(&self) -> bool {
         self.max_reply_bytes != usize::MAX
     }
 

@@ -51,6 +51,9 @@ pub struct Command {
     /// It replies with the string at its key, or null, and does nothing else. So whoever holds the
     /// shards of several such commands may read the entries itself.
     pub reads_value: bool,
+    /// It replies with an array of the strings at its keys, null for those that have none, and does
+    /// nothing else.
+    pub reads_values: bool,
 }
 
 impl Command {
@@ -75,6 +78,7 @@ impl Command {
         docs: Docs { summary: "", complexity: "", args: &[] },
         action: Action::Port(PortCommand::Container),
         reads_value: false,
+        reads_values: false,
     };
 
     /// The defaults of a command on keys whatever their values.

@@ -73,6 +73,7 @@ pub(super) static MGET: Command = Command {
         .costs("O(N), N being the number of keys")
         .takes(&[arg("key", ArgKind::Key).multiple()]),
     action: Action::ManyKeys(Run::Read(mget)),
+    reads_values: true,
     ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 

@@ -7,7 +7,7 @@ use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKe
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
-use crate::engine::shards::{HeldShard, KeyAt, ManyHeld, of_shard};
+use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, of_shard};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::KEYS_AT_ONCE;
 use crate::store::{Done, Edit, KeyHash, Now};
@@ -48,6 +48,13 @@ impl Engine {
         taking: Taking<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
+        if call.row().reads_values
+            && !call.limits.has_reply_limit()
+            && matches!(taking, Taking::Try(_))
+            && let Some(outcome) = self.attempt_values(slot, call, taking, reply)
+        {
+            return outcome;
+        }
         let (keys, most) = (call.row().key_arguments(&call.args), call.limits.max_atomic_keys);
         match call.row().action {
             Action::AllKeys(which) => {
@@ -149,7 +156,7 @@ impl Engine {
     /// on a worker that passed the gate just before the keyspace was closed to it. The main thread
     /// itself closes the keyspace, so there the gate is never out of date.
     #[inline]
-    fn time_for<'c>(
+    pub(super) fn time_for<'c>(
         &self,
         slot: &ThreadSlot,
         call: &'c Call<'_>,
@@ -257,7 +264,10 @@ impl Engine {
         outcome.unwrap_or_else(|reason| reason)
     }
 
-    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[NamedKey<'k>; 8]> {
+    fn named<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> SmallVec<[NamedKey<'k>; KEYS_INLINE]> {
         keys.map(|key| (self.shards().hasher.hash(key), key)).collect()
     }
 

@@ -16,8 +16,8 @@ use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::shards::HeldTogether;
 use crate::engine::slot::ThreadSlot;
-use crate::limits::AHEAD;
-use crate::store::{Candidate, Home, KeyHash, Look, Now};
+use crate::limits::{AHEAD, MGET_FREE_BYTES};
+use crate::store::{Candidate, EntryRef, Home, KeyHash, Look, Now, StringRef, Table};
 
 /// Calls that run together: each on the one shard of its key, all in one database, for clients that
 /// see no key whose expiry has passed.
@@ -94,6 +94,46 @@ impl Engine {
         (done, outcome)
     }
 
+    /// Runs a command that answers the values of a few keys (MGET), from what the same steps find.
+    /// `None` if it has to run in the general way: there are more keys, or fewer are allowed, a key
+    /// has expired, or a value is too large to be written while shards are held.
+    #[inline(never)]
+    pub(super) fn attempt_values(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Option<Outcome> {
+        let shards = self.shards();
+        let mut hiding = None;
+        let now = self.time_for(slot, call, &mut hiding)?;
+        let mut names: ArrayVec<&[u8], AHEAD> = ArrayVec::new();
+        let mut hashes: ArrayVec<KeyHash, AHEAD> = ArrayVec::new();
+        for name in call.row().key_arguments(&call.args) {
+            names.try_push(name).ok()?;
+            let hash = shards.hasher.hash(name);
+            shards.prefetch(shards.of(hash));
+            hashes.push(hash);
+        }
+        if names.len() > call.limits.max_atomic_keys {
+            return None;
+        }
+        let mut held = HeldTogether::default();
+        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
+        for &hash in &hashes {
+            let Some(place) = held.place(shards, shards.of(hash), taking) else { break };
+            places.push((hash, place));
+        }
+        let outcome = if places.len() < names.len() {
+            Some(Outcome::Busy)
+        } else {
+            say_values(slot, call, &names, &held, &places, now, reply)
+        };
+        self.ledger.release_many(slot, held);
+        outcome
+    }
+
     /// Asks for the memory of all these calls, and answers those at the beginning that read a value
     /// and can do so here. Returns how many.
     ///
@@ -111,18 +151,7 @@ impl Engine {
     ) -> usize {
         let db = calls.db();
         let table = |place: usize| held.get(place).table(db);
-        let mut homes: ArrayVec<Home<'_>, AHEAD> = ArrayVec::new();
-        for &(hash, place) in places {
-            let home = table(place).map_or_else(Home::default, |table| table.home(hash));
-            home.prefetch();
-            homes.push(home);
-        }
-        let mut candidates: ArrayVec<Candidate<'_>, AHEAD> = ArrayVec::new();
-        for (&home, &(hash, _)) in homes.iter().zip(places) {
-            let candidate = home.candidate(hash);
-            candidate.prefetch();
-            candidates.push(candidate);
-        }
+        let candidates = candidates(places, &table);
         if places.is_empty() || !COMMANDS[calls.command(0)].reads_value {
             return 0;
         }
@@ -135,14 +164,7 @@ impl Engine {
                     break;
                 }
                 let name = calls.key(done);
-                let entry = match candidate.look(name) {
-                    Look::Entry(entry) => Some(entry),
-                    Look::Nothing => None,
-                    Look::Unknown => {
-                        table(place).and_then(|table| Some(table.entry(table.find(hash, name)?)))
-                    }
-                };
-                match entry {
+                match looked(candidate, hash, name, || table(place)) {
                     None => reply.null(),
                     Some(entry) if entry.is_expired(&now) => break,
                     Some(entry) => match entry.string() {
@@ -157,6 +179,79 @@ impl Engine {
             }
             done
         })
+    }
+}
+
+/// The values, or `None` before anything is written.
+#[inline(always)]
+fn say_values(
+    slot: &ThreadSlot,
+    call: &Call<'_>,
+    names: &[&[u8]],
+    held: &HeldTogether<'_>,
+    places: &[Placed],
+    now: &Now,
+    reply: &mut dyn Reply,
+) -> Option<Outcome> {
+    let table = |place: usize| held.get(place).table(call.db);
+    let mut values: ArrayVec<Option<StringRef<'_>>, AHEAD> = ArrayVec::new();
+    let candidates = candidates(places, &table);
+    for ((candidate, &(hash, place)), name) in candidates.into_iter().zip(places).zip(names) {
+        let entry = looked(candidate, hash, name, || table(place));
+        if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
+            return None;
+        }
+        let value = entry.and_then(|entry| entry.string().ok());
+        if value.as_ref().is_some_and(|value| value.len() > MGET_FREE_BYTES) {
+            return None;
+        }
+        values.push(value);
+    }
+    Some(slot.counted(call.command, || {
+        reply.array(values.len());
+        for value in &values {
+            match value {
+                Some(value) => reply.bulk(value.bytes()),
+                None => reply.null(),
+            }
+        }
+        Outcome::Done
+    }))
+}
+
+/// The entries that are most likely those of these keys. Asks for the memory of all of them.
+#[inline(always)]
+fn candidates<'t>(
+    places: &[Placed],
+    table: &impl Fn(usize) -> Option<&'t Table>,
+) -> ArrayVec<Candidate<'t>, AHEAD> {
+    let mut homes: ArrayVec<Home<'_>, AHEAD> = ArrayVec::new();
+    for &(hash, place) in places {
+        let home = table(place).map_or_else(Home::default, |table| table.home(hash));
+        home.prefetch();
+        homes.push(home);
+    }
+    let mut candidates = ArrayVec::new();
+    for (&home, &(hash, _)) in homes.iter().zip(places) {
+        let candidate = home.candidate(hash);
+        candidate.prefetch();
+        candidates.push(candidate);
+    }
+    candidates
+}
+
+/// The entry of a key, from its candidate, or else from its table.
+#[inline(always)]
+fn looked<'t>(
+    candidate: Candidate<'t>,
+    hash: KeyHash,
+    name: &[u8],
+    table: impl FnOnce() -> Option<&'t Table>,
+) -> Option<EntryRef<'t>> {
+    match candidate.look(name) {
+        Look::Entry(entry) => Some(entry),
+        Look::Nothing => None,
+        Look::Unknown => table().and_then(|table| Some(table.entry(table.find(hash, name)?))),
     }
 }
 

@@ -7,7 +7,7 @@ use super::edit::{Account, RecordOf};
 use crate::command::record::Record;
 use crate::command::{Events, HeldKeys, LoggedAs};
 use crate::engine::call::Call;
-use crate::engine::shards::{HeldShard, KeyAt, ManyHeld, Shards, of_shard};
+use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, Shards, place_of};
 use crate::store::{Done, Edit, EntryRef, KeyHash, Now, read};
 
 /// A key with its hash.
@@ -22,8 +22,10 @@ pub(in crate::engine) struct KeysInHand<'a, 'b> {
     db: u32,
     names: &'a [NamedKey<'a>],
     held: &'a mut ManyHeld<'b>,
+    /// The place of each key's shard among those.
+    places: SmallVec<[u32; KEYS_INLINE]>,
     /// What was done to each in the client's database.
-    done: SmallVec<[Done; 8]>,
+    done: SmallVec<[Done; KEYS_INLINE]>,
     /// What was done to keys in other databases: index, database, edit.
     elsewhere: SmallVec<[(usize, u32, Done); 1]>,
 }
@@ -39,11 +41,13 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
     ) -> Self {
         let keeping = ledger.keeping();
         let done = names.iter().map(|_| Done::keeping(keeping)).collect();
-        let keys = KeysInHand { ledger, now, db, names, held, done, elsewhere: smallvec![] };
-        let each =
-            || names.iter().filter_map(|&(hash, _)| Some((hash, keys.store(hash).table(db)?)));
-        each().for_each(|(hash, table)| table.prefetch(hash));
-        each().for_each(|(hash, table)| table.prefetch_entry(hash));
+        let place = |&(hash, _): &NamedKey<'_>| place_of(held, ledger.shards.of(hash)) as u32;
+        let places = names.iter().map(place).collect();
+        let keys =
+            KeysInHand { ledger, now, db, names, held, places, done, elsewhere: smallvec![] };
+        let each = || (0..names.len()).filter_map(|key| Some((key, keys.store(key).table(db)?)));
+        each().for_each(|(key, table)| table.prefetch(names[key].0));
+        each().for_each(|(key, table)| table.prefetch_entry(names[key].0));
         keys
     }
 
@@ -52,16 +56,13 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         self.names.len()
     }
 
-    fn store(&self, hash: KeyHash) -> &HeldShard<'b> {
-        let shard = self.ledger.shards.of(hash);
-        let at = self.held.partition_point(|&(number, _)| number < shard);
-        &self.held[at].1
+    fn store(&self, key: usize) -> &HeldShard<'b> {
+        &self.held[self.places[key] as usize].1
     }
 
     /// The shard of a key, and the note for an edit of it.
     fn place(&mut self, key: usize, db: u32) -> (&mut HeldShard<'b>, &mut Done) {
-        let (hash, _) = self.names[key];
-        let store = of_shard(self.held, self.ledger.shards.of(hash));
+        let store = &mut self.held[self.places[key] as usize].1;
         if db == self.db {
             return (store, &mut self.done[key]);
         }
@@ -110,8 +111,8 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
             if done.is_anything() {
                 changed |= done.changed;
                 let (hash, key) = self.names[number];
-                let at = KeyAt { shard: ledger.shards.of(hash), db, hash };
-                ledger.end_edit(account, of_shard(self.held, at.shard), at, || key, &mut done);
+                let &mut (shard, ref mut store) = &mut self.held[self.places[number] as usize];
+                ledger.end_edit(account, store, KeyAt { shard, db, hash }, || key, &mut done);
             }
         }
         if let Some(record) = record.filter(|_| changed) {
@@ -124,7 +125,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
 impl HeldKeys for KeysInHand<'_, '_> {
     fn read(&self, key: usize) -> Option<EntryRef<'_>> {
         let (hash, name) = self.names[key];
-        read(self.store(hash).table(self.db)?, hash, name, self.now, &self.done[key])
+        read(self.store(key).table(self.db)?, hash, name, self.now, &self.done[key])
     }
 
     fn edit(&mut self, key: usize, db: u32) -> Edit<'_> {
@@ -135,8 +136,12 @@ impl HeldKeys for KeysInHand<'_, '_> {
 }
 
 /// Shards of several keys, each once, in ascending order.
-pub(in crate::engine) fn shards_of(shards: &Shards, names: &[NamedKey<'_>]) -> SmallVec<[u32; 8]> {
-    let mut numbers: SmallVec<[u32; 8]> = names.iter().map(|&(hash, _)| shards.of(hash)).collect();
+pub(in crate::engine) fn shards_of(
+    shards: &Shards,
+    names: &[NamedKey<'_>],
+) -> SmallVec<[u32; KEYS_INLINE]> {
+    let mut numbers: SmallVec<[u32; KEYS_INLINE]> =
+        names.iter().map(|&(hash, _)| shards.of(hash)).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers

@@ -54,8 +54,11 @@ pub struct Shards {
 /// A shard whose token this thread holds.
 pub type HeldShard<'a> = Held<'a, Store, Box<Request>>;
 
+/// A command of up to so many keys allocates nothing for them.
+pub(in crate::engine) const KEYS_INLINE: usize = 16;
+
 /// Tokens of several shards, in the order of their numbers.
-pub(in crate::engine) type ManyHeld<'a> = SmallVec<[(u32, HeldShard<'a>); 8]>;
+pub(in crate::engine) type ManyHeld<'a> = SmallVec<[(u32, HeldShard<'a>); KEYS_INLINE]>;
 
 /// A key's shard, database and hash.
 #[derive(Clone, Copy)]
@@ -221,8 +224,14 @@ impl Shards {
 /// The held shard that has this number.
 #[inline]
 pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mut HeldShard<'b> {
-    let at = held.partition_point(|&(number, _)| number < shard);
-    &mut held[at].1
+    let place = place_of(held, shard);
+    &mut held[place].1
+}
+
+/// Its place among those held.
+#[inline]
+pub(super) fn place_of(held: &ManyHeld<'_>, shard: u32) -> usize {
+    held.partition_point(|&(number, _)| number < shard)
 }
 
 /// The shards of calls or records that run one after the other, held together in the order in which
