@@ -1,5 +1,5 @@
 //! The workers: one thread each, one loop. A turn handles the messages of the inbox, gives the next
-//! job one slice, removes due keys, and sleeps if there is nothing to do.
+//! job one slice, removes due keys, packs memory, and sleeps if there is nothing to do.
 
 use std::collections::VecDeque;
 use std::io;
