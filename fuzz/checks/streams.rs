@@ -22,6 +22,9 @@ use crate::played::{Opened, on_tcp, run_messages};
 /// A client's bytes that may be in flight while nobody reads.
 const MOST_BYTES: usize = 16 << 10;
 
+/// After so many pieces there is a pause, in which the port probably reads what it has.
+const PAUSES: usize = 20;
+
 /// Parts of commands whose replies differ from one connection or run to the next.
 const DIFFERENT: [&[u8]; 11] = [
     b"client", b"hello", b"info", b"jobs", b"keys", b"latency", b"memory", b"object", b"random",
@@ -116,11 +119,15 @@ impl Pieces<'_> {
     ) -> Vec<u8> {
         let mut rest = self.text;
         let mut sent = stream.write_all(self.hello);
+        let mut pauses = PAUSES;
         while !rest.is_empty() && sent.is_ok() {
             let (now, later) = rest.split_at(rest.len().min((self.step)()));
             sent = stream.write_all(now).and_then(|()| stream.flush());
             rest = later;
-            thread::yield_now();
+            if pauses > 0 {
+                thread::sleep(Duration::from_micros(30));
+                pauses -= 1;
+            }
         }
         // The port may have closed the connection already.
         let _ = sent.and_then(|()| end(stream));

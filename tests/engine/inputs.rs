@@ -40,7 +40,7 @@ fn tls_records() {
 
 #[test]
 fn streams() {
-    run("streams", streams::check, 300);
+    run("streams", streams::check, 150);
 }
 
 #[test]
