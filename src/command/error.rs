@@ -135,6 +135,16 @@ errors! {
     JobLeft(id: u64) => format!("ERR job {id} has ended: its client sends no more"),
     /// A long command reached the host's `maxmemory`.
     OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+    /// midi's keys have reached `midi.maxmemory`, and none may be evicted.
+    OverOwnLimit => "OOM command not allowed when used memory > 'midi.maxmemory'.",
+    /// A database has reached its own limit, and none of its keys may be evicted.
+    OverDatabaseLimit(db: u32) => format!(
+        "OOM command not allowed when used memory > 'midi.db-maxmemory' of database {db}."
+    ),
+    /// The host's other data has filled `maxmemory`, and midi has no key to evict.
+    NothingToEvict =>
+        "OOM command not allowed: other data fills 'maxmemory', and midi has no key to evict. \
+         midi.maxmemory reserves memory for midi's keys.",
     /// The host cannot write to its AOF; the system's number of the error, 0 if it is not known.
     AofError(errno: i32) => aof_error(errno),
     /// A unit would read writes that are not in the AOF yet, and cannot be logged during a pause.

@@ -11,6 +11,8 @@ pub enum Class {
     String,
     /// `x`: keys that expire.
     Expired,
+    /// `e`: keys that are evicted.
+    Evicted,
 }
 
 /// A change of a key, as listeners are notified of it.
@@ -55,6 +57,8 @@ impl Event {
     pub const RESTORE: Event = Event { class: Class::Generic, name: c"restore" };
     /// The key expired.
     pub const EXPIRED: Event = Event { class: Class::Expired, name: c"expired" };
+    /// The key was evicted.
+    pub const EVICTED: Event = Event { class: Class::Evicted, name: c"evicted" };
 }
 
 /// The events of one command, noted if a client listens. Boxed, because as a rule none does.

@@ -50,6 +50,7 @@ pub(super) static EXISTS: Command = Command {
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
     action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -74,6 +75,7 @@ pub(super) static TYPE: Command = Command {
     keys: Keys::One(Access::Look),
     docs: docs("Returns the type of a key's value: string, or none.").takes(&[KEY]),
     action: Action::OneKey(Run::Read(type_of)),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -137,6 +139,7 @@ pub(super) static TTL: Command = Command {
     docs: docs("Returns a key's time to live in seconds: -1 without one, -2 without the key.")
         .takes(&[KEY]),
     action: Action::OneKey(Run::Read(|cx, reply| answer(reply, time_to_live(cx).map(seconds)))),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -148,6 +151,7 @@ pub(super) static PTTL: Command = Command {
     docs: docs("Returns a key's time to live in milliseconds: -1 without one, -2 without the key.")
         .takes(&[KEY]),
     action: Action::OneKey(Run::Read(|cx, reply| answer(reply, time_to_live(cx)))),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -162,6 +166,7 @@ pub(super) static EXPIRETIME: Command = Command {
         args: &[KEY],
     },
     action: Action::OneKey(Run::Read(|cx, reply| answer(reply, expire_at(cx).map(seconds)))),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -176,6 +181,7 @@ pub(super) static PEXPIRETIME: Command = Command {
         args: &[KEY],
     },
     action: Action::OneKey(Run::Read(|cx, reply| answer(reply, expire_at(cx)))),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 

@@ -35,6 +35,7 @@ pub(super) static OBJECT: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Read(object)),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, ..Flags::NONE })
 };
 
@@ -55,6 +56,7 @@ pub(super) static MEMORY: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Read(memory)),
+    uses: false,
     ..Command::on_keys(Flags { readonly: true, ..Flags::NONE })
 };
 

@@ -54,6 +54,9 @@ pub struct Command {
     /// It replies with an array of the strings at its keys, null for those that have none, and does
     /// nothing else.
     pub reads_values: bool,
+    /// Eviction takes it for a use of its keys. As in Redis, a look at what is known of a key is
+    /// none.
+    pub uses: bool,
 }
 
 impl Command {
@@ -79,6 +82,7 @@ impl Command {
         action: Action::Port(PortCommand::Container),
         reads_value: false,
         reads_values: false,
+        uses: true,
     };
 
     /// The defaults of a command on keys whatever their values.

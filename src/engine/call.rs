@@ -36,6 +36,12 @@ impl Call<'_> {
         self.args.get(self.row().first_key())
     }
 
+    /// Whether eviction takes it for a use of its keys.
+    #[inline]
+    pub(super) fn is_use(&self) -> bool {
+        self.row().uses && !self.now.is_silent()
+    }
+
     /// Turns the command's result into an outcome; writes its error to the reply.
     #[inline]
     pub(super) fn outcome_of(&self, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
@@ -66,6 +72,8 @@ pub(super) struct KeptCall {
     pub(super) db: u32,
     /// Whether its client sees keys whose expiry has passed.
     pub(super) sees_passed: bool,
+    /// Whether its client's commands are no use of their keys.
+    pub(super) is_silent: bool,
     prefix: &'static str,
 }
 
@@ -77,6 +85,7 @@ impl KeptCall {
             args: call.args.to_owned(keep_bytes),
             db: call.db,
             sees_passed: call.now.sees_passed(),
+            is_silent: call.now.is_silent(),
             prefix: call.prefix,
         }
     }

@@ -21,6 +21,10 @@ impl Count {
         self.0.store(self.get() + number, Ordering::Relaxed);
     }
 
+    pub(super) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
     /// The count.
     #[inline]
     pub fn get(&self) -> u64 {
@@ -54,7 +58,11 @@ pub struct ThreadCounts {
     commands: Box<[PerCommand]>,
     databases: Box<[PerDatabase]>,
     bytes: Sum,
+    /// Bytes gained and lost since the thread last added up the memory of all tables.
+    pub(super) changed_bytes: Count,
     expired: Sum,
+    /// Keys that this thread has evicted.
+    pub evicted: Count,
     /// Changes of keys, as the host counts them for its save points.
     pub(super) changed: Count,
     /// Commands that ran at once on this thread.
@@ -81,6 +89,7 @@ struct PerCommand {
 struct PerDatabase {
     keys: Sum,
     expiring: Sum,
+    bytes: Sum,
 }
 
 /// A command's calls and time, all threads together.
@@ -115,7 +124,9 @@ impl ThreadCounts {
             commands: COMMANDS.iter().map(|_| PerCommand::default()).collect(),
             databases: (0..databases).map(|_| PerDatabase::default()).collect(),
             bytes: Sum::default(),
+            changed_bytes: Count::default(),
             expired: Sum::default(),
+            evicted: Count::default(),
             changed: Count::default(),
             at_once: Count::default(),
             queued: Count::default(),
@@ -134,8 +145,10 @@ impl ThreadCounts {
         if let Some(database) = self.databases.get(db as usize) {
             database.keys.add(change.keys);
             database.expiring.add(change.expiring);
+            database.bytes.add(change.bytes);
         }
         self.bytes.add(change.bytes);
+        self.changed_bytes.add(change.bytes.unsigned_abs());
         self.expired.add(change.expired);
     }
 
@@ -207,6 +220,14 @@ impl ThreadCounts {
 
     pub(super) fn keys(&self) -> i64 {
         self.databases.iter().map(|database| database.keys.get()).sum()
+    }
+
+    pub(super) fn bytes_of(&self, db: usize) -> i64 {
+        self.databases.get(db).map_or(0, |database| database.bytes.get())
+    }
+
+    pub(super) fn expiring(&self) -> i64 {
+        self.databases.iter().map(|database| database.expiring.get()).sum()
     }
 
     pub(super) fn add_totals(&self, sum: &mut Census) {

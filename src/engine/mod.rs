@@ -51,8 +51,8 @@ pub use jobs::{
     long_work, remove_lost_keys, remove_lost_keys_now, without_reply,
 };
 pub use ledger::{
-    Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Log, LogCounts, Logged, Mode,
-    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging,
+    Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Limit, Log, LogCounts, Logged, Mode,
+    Notification, Notifications, Policy, SlotCounts, StagedKey, StagedShard, Staging,
 };
 pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};

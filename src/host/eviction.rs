@@ -1,66 +1,198 @@
-//! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit but cannot be
-//! evicted yet: as they grow, the host evicts its own.
+//! The limit of midi's memory, as it follows from midi's settings and the host's `maxmemory`.
+//!
+//! | `midi.maxmemory` | `maxmemory` | the limit |
+//! |---|---|---|
+//! | 0 | 0 | none |
+//! | 0 | set | who grows pays: what is left below `maxmemory`, but for a reserve; midi evicts its own keys for its own growth, and the host sees itself above `maxmemory` only by its own |
+//! | set | 0, or the host evicts | `midi.maxmemory`: the host's keys give way |
+//! | set | set, and the host does not evict | the smaller one of both |
+//!
+//! Where midi's policy does not evict and `midi.maxmemory` is 0, the host's limit is kept by credit
+//! (`gates.rs`), as if it were the host's own write.
+
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
 use super::api::{Ctx, Level, log};
+use super::config::table::{
+    DB_MAXMEMORY, DB_MAXMEMORY_POLICY, MAXMEMORY, MAXMEMORY_POLICY, bytes_of, databases_in,
+    numbered, written,
+};
+use super::instance::instance;
+use crate::engine::{Limit, Policy};
+use crate::limits::{LIMIT_SLACK_PART, RESERVE_MIN, RESERVE_PART, RESERVE_PER_THREAD};
 
-/// The host's own keys that make room for midi's.
+/// The settings as last read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Victims {
-    None,
-    /// Those with a time to live.
-    Volatile,
-    All,
+struct Known {
+    /// `midi.maxmemory`.
+    own: i64,
+    /// The policy in force for midi's keys.
+    policy: Policy,
+    /// The host's `maxmemory`; 0 for none.
+    host: i64,
+    host_policy: Policy,
 }
 
-/// The host's settings as last read.
-pub struct Eviction(Mutex<Victims>);
+/// The settings of the limit.
+pub struct Eviction(Mutex<Known>);
 
 impl Eviction {
     /// Before they are read.
     pub const fn new() -> Self {
-        Eviction(Mutex::new(Victims::None))
+        let policy = Policy::NoEviction;
+        Eviction(Mutex::new(Known { own: 0, policy, host: 0, host_policy: policy }))
     }
 
-    /// Reads the host's settings, and warns if they have become dangerous. At load, and when a
-    /// setting has changed.
+    /// Reads the settings, and warns of some. At load, and when a setting has changed.
     pub fn look(&self, ctx: Ctx<'_>) {
-        let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
-        let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);
-        let victims = if limited { victims(&policy) } else { Victims::None };
-        let whose = match victims {
-            _ if std::mem::replace(&mut *self.0.lock(), victims) == victims => return,
-            Victims::None => return,
-            Victims::Volatile => "its own keys that have a time to live",
-            Victims::All => "its own keys, all of them in the end",
+        let host_policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
+        let host_policy = policy_of_host(&String::from_utf8_lossy(&host_policy));
+        let host = ctx.info_number(c"memory", c"maxmemory").unwrap_or(0);
+        let known = Known {
+            own: numbered(MAXMEMORY).value.load(Ordering::Relaxed),
+            policy: Policy::named(&written(MAXMEMORY_POLICY)).unwrap_or(host_policy),
+            host: i64::try_from(host).unwrap_or(i64::MAX),
+            host_policy,
         };
-        let text = format!(
-            "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but \
-             cannot be evicted yet: as they grow, the server evicts {whose}, and then answers \
-             writes with OOM. Set maxmemory-policy noeviction, or leave room in maxmemory for all \
-             of midi's keys.",
-            String::from_utf8_lossy(&policy)
-        );
-        log(ctx, Level::Warning, &text);
+        if std::mem::replace(&mut *self.0.lock(), known) != known
+            && let Some(warning) = known.warning()
+        {
+            log(ctx, Level::Warning, &warning);
+        }
+        instance()
+            .engine
+            .ledger
+            .set_database_limits(ctx.locked(), &limits_of_databases(known.policy));
+        instance().gates.may_change();
+    }
+
+    /// Whether midi evicts keys of its own where there is a limit: then its writes need no credit of
+    /// the host's.
+    pub fn evicts(&self) -> bool {
+        self.0.lock().policy.evicts()
+    }
+
+    /// Brings the limit up to date. Like the host's own keys, those of a replica are evicted by the
+    /// master alone.
+    pub fn refresh(&self, ctx: Ctx<'_>, is_replica: bool) {
+        let known = *self.0.lock();
+        let limit = if is_replica { Limit::NONE } else { known.limit(ctx) };
+        let ledger = &instance().engine.ledger;
+        if ledger.eviction.limit() != limit {
+            ledger.set_limit(ctx.locked(), limit);
+        } else if ledger.eviction.is_on() {
+            ledger.add_up_memory();
+        }
+    }
+
+    /// The policy for midi's keys, and the limit as an operator has set it: midi's, or the host's.
+    pub fn as_set(&self) -> (Policy, i64) {
+        let known = *self.0.lock();
+        (known.policy, if known.own > 0 { known.own } else { known.host })
     }
 
     /// The keys of its own that the host evicts when midi's need room, for INFO.
     pub fn evictable_host_keys(&self) -> &'static str {
-        match *self.0.lock() {
-            Victims::None => "none",
-            Victims::Volatile => "volatile",
-            Victims::All => "all",
+        let known = *self.0.lock();
+        match known.host_policy {
+            _ if known.host == 0 || !known.has_host_pay() => "none",
+            policy if policy.is_volatile() => "volatile",
+            policy if policy.evicts() => "all",
+            _ => "none",
         }
     }
 }
 
-fn victims(policy: &[u8]) -> Victims {
-    if policy.starts_with(b"allkeys-") {
-        Victims::All
-    } else if policy.starts_with(b"volatile-") {
-        Victims::Volatile
-    } else {
-        Victims::None
+impl Known {
+    /// Whether midi's growth may take the host above its limit.
+    fn has_host_pay(self) -> bool {
+        self.own > 0 || !self.policy.evicts()
+    }
+
+    fn limit(self, ctx: Ctx<'_>) -> Limit {
+        let limit = |bytes| Limit { policy: self.policy, bytes, is_own: self.own > 0 };
+        let has_room = || self.what_host_leaves(ctx);
+        match (self.own, self.host) {
+            (0, 0) => Limit::NONE,
+            (0, _) if self.policy.evicts() => limit(has_room()),
+            (0, _) => Limit::NONE,
+            (own, 0) => limit(own),
+            (own, _) if !self.host_policy.evicts() => limit(own.min(has_room())),
+            (own, host) if self.policy.evicts() => limit(own.min(host - reserve(host))),
+            (own, _) => limit(own),
+        }
+    }
+
+    /// The bytes that midi's keys may have as long as all else takes what it takes now. Where that
+    /// has left no room, midi keeps what it has: it does not pay for the growth of others.
+    fn what_host_leaves(self, ctx: Ctx<'_>) -> i64 {
+        let memory = ctx.info(c"memory");
+        let number = |name| memory.number(name).unwrap_or(0) as i64;
+        let used = number(c"used_memory") - number(c"mem_not_counted_for_evict");
+        let room = self.host - reserve(self.host) - used;
+        let ledger = &instance().engine.ledger;
+        let (bytes, last) = (ledger.books.totals().bytes, ledger.eviction.limit());
+        if room > 0 {
+            return bytes + room;
+        }
+        // A little above what there is: else the limit would follow each key that is evicted.
+        let slack = bytes / LIMIT_SLACK_PART;
+        if last == Limit::NONE { bytes } else { last.bytes.min(bytes + slack) }
+    }
+
+    fn warning(self) -> Option<String> {
+        if self.host == 0 {
+            return None;
+        }
+        if self.own >= self.host {
+            return Some(format!(
+                "midi.maxmemory ({}) is not below maxmemory ({}): the server's own keys, buffers \
+                 and midi's keys together have no more than maxmemory.",
+                self.own, self.host
+            ));
+        }
+        let whose = match self.host_policy {
+            policy if !policy.evicts() || self.policy.evicts() => return None,
+            policy if policy.is_volatile() => "its own keys that have a time to live",
+            _ => "its own keys, all of them in the end",
+        };
+        Some(format!(
+            "maxmemory-policy evicts, and midi.maxmemory-policy is {}. midi's keys count towards \
+             maxmemory, and are not evicted: as they grow, the server evicts {whose}, and then \
+             answers writes with OOM.",
+            self.policy.name()
+        ))
+    }
+}
+
+/// The limits of single databases; `policy` is for those that have none of their own.
+fn limits_of_databases(policy: Policy) -> Vec<(u32, Policy, i64)> {
+    let policies = databases_in(&written(DB_MAXMEMORY_POLICY), Policy::named).unwrap_or_default();
+    let policy_of = |db| policies.iter().find(|(of, _)| *of == db).map_or(policy, |&(_, own)| own);
+    let limits = databases_in(&written(DB_MAXMEMORY), bytes_of).unwrap_or_default();
+    let limits = limits.into_iter().filter(|&(_, bytes)| bytes > 0);
+    limits.map(|(db, bytes)| (db, policy_of(db), bytes)).collect()
+}
+
+/// What midi leaves free below the host's limit: the host's own count is coarser than midi's.
+fn reserve(host: i64) -> i64 {
+    let threads = instance().engine.config().workers as i64 + 1;
+    let least = RESERVE_MIN.max(threads * RESERVE_PER_THREAD);
+    (host / RESERVE_PART).max(least).min(host / 8)
+}
+
+/// midi's policy for one of the host's. One that a newer host has is taken for the nearest one.
+fn policy_of_host(name: &str) -> Policy {
+    match name {
+        "allkeys-lru" | "allkeys-lfu" => Policy::Auto,
+        name => Policy::named(name).unwrap_or(if name.starts_with("allkeys-") {
+            Policy::Auto
+        } else if name.starts_with("volatile-") {
+            Policy::VolatileLru
+        } else {
+            Policy::NoEviction
+        }),
     }
 }

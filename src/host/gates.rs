@@ -96,7 +96,10 @@ impl HostGates {
         self.disk_error.set(stops && failed());
         self.read_aof_status(ctx);
         self.look(ctx);
-        let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
+        let flags = ctx.flags();
+        instance().eviction.refresh(ctx, flags & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0);
+        let limited =
+            flags & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0 && !instance().eviction.evicts();
         instance()
             .engine
             .ledger
@@ -185,7 +188,7 @@ impl HostGates {
         let as_master = replica && self.is_demoted_in_exec(flags);
         // A replica may be set to ignore the limit; its flag for being above the limit is set all
         // the same.
-        let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
+        let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY) && !here.eviction.evicts();
         let aof = has(raw::REDISMODULE_CTX_FLAGS_AOF);
         if !aof {
             here.waits.aof_is_complete.set(false);

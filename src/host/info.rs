@@ -87,6 +87,12 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     let (watched, watched_bytes) = engine.ledger.marks();
     sink.field("watched_names", watched);
     sink.field("watched_bytes", watched_bytes);
+    let (policy, set) = instance().eviction.as_set();
+    let limit = engine.ledger.eviction.limit();
+    sink.field("maxmemory", set);
+    sink.field("maxmemory_policy", policy.name());
+    sink.field("maxmemory_in_force", if limit.bytes == i64::MAX { 0 } else { limit.bytes });
+    sink.field("evicted_keys", engine.ledger.books.evicted());
     sink.field("evictable_host_keys", instance().eviction.evictable_host_keys());
 }
 

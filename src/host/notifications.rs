@@ -127,6 +127,7 @@ fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx
         Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
         Class::String => raw::REDISMODULE_NOTIFY_STRING,
         Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
+        Class::Evicted => raw::REDISMODULE_NOTIFY_EVICTED,
     };
     ctx.notify(notification.db, &notification.key, class as u32, notification.event.name);
 }

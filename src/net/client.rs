@@ -60,6 +60,8 @@ pub struct Condition {
     pub arguments: AtomicUsize,
     /// CLIENT NO-EVICT ON.
     pub no_evict: AtomicBool,
+    /// CLIENT NO-TOUCH ON.
+    pub no_touch: AtomicBool,
     /// CLIENT IMPORT-SOURCE: it imports keys.
     pub import_source: AtomicBool,
     /// Bytes received and not run.

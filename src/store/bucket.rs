@@ -4,22 +4,54 @@
 //! Bucket, 64 bytes: tags 9 × 1 │ passed 1 │ addresses 9 × 6
 //! ```
 //!
-//! The low three bits of an address are zero. They are reserved for how recently the key was used:
-//! eviction can then judge a bucket's keys by this line alone.
+//! The low three bits of an address are not needed for it: they are the slot's [`Marks`], so eviction
+//! judges a bucket's keys by this line alone.
 
-use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::arena::{self, SLOT_STEP};
 use super::{Entry, Origin, SharedValue, WrongType};
 
 pub(super) const SLOTS: usize = 9;
 
-/// See the drawing above. One array, so that the tags load as one word.
-#[derive(Clone, Copy)]
-pub(super) struct Bucket([u8; 64]);
+/// See the drawing above. One array, so that the tags load as one word. Atomic, so that a read can
+/// note that it has found a key; only the thread that holds the shard touches it.
+pub(super) struct Bucket([AtomicU8; 64]);
+
+/// What eviction knows of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(u8);
+
+impl Marks {
+    /// It was used since the hand of its class last passed.
+    pub(super) const HIT: Marks = Marks(1);
+    /// It is of the main class: it was used while it was on probation.
+    pub(super) const MAIN: Marks = Marks(1 << 1);
+    /// It has an expiry.
+    pub(super) const EXPIRES: Marks = Marks(1 << 2);
+
+    const ALL: u8 = 0b111;
+
+    #[inline]
+    pub(super) fn has(self, any: Marks) -> bool {
+        self.0 & any.0 != 0
+    }
+
+    /// The same, of a key that has an expiry, or has none.
+    #[inline]
+    fn expiring(self, expires: bool) -> Marks {
+        Marks(self.0 & !Marks::EXPIRES.0 | if expires { Marks::EXPIRES.0 } else { 0 })
+    }
+
+    /// Those of an entry that is new to its table: on probation.
+    #[inline]
+    pub(super) fn of_new(entry: &Entry) -> Marks {
+        Marks::default().expiring(entry.expire_at().is_some())
+    }
+}
 
 /// The offset of `passed`, after the tags.
 const PASSED_AT: usize = SLOTS;
@@ -31,12 +63,28 @@ const ADDRESS_BYTES: usize = 6;
 const _: () = assert!(ADDRESSES_AT + SLOTS * ADDRESS_BYTES == 64);
 
 impl Bucket {
-    pub(super) const EMPTY: Bucket = Bucket([0; 64]);
+    pub(super) const fn new() -> Self {
+        Bucket([const { AtomicU8::new(0) }; 64])
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8; 64] {
+        // SAFETY: atomics have the layout of their integers. The only write through a shared
+        // reference is that of `EntryRef::note_use`, by the thread that holds the shard, while no
+        // reference to the bytes is in use: none leaves this type.
+        unsafe { &*(&raw const self.0).cast() }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8; 64] {
+        // SAFETY: as above, and the bucket is borrowed alone.
+        unsafe { &mut *(&raw mut self.0).cast() }
+    }
 
     /// A bit for each slot with this tag; tag 0 finds the free ones.
     #[inline]
     pub(super) fn matching(&self, tag: u8) -> u32 {
-        let (line, _) = self.0.as_chunks::<16>();
+        let (line, _) = self.bytes().as_chunks::<16>();
         equal_bytes(&line[0], tag) & ((1 << SLOTS) - 1)
     }
 
@@ -47,44 +95,66 @@ impl Bucket {
     }
 
     pub(super) fn is_used(&self, slot: usize) -> bool {
-        self.0[slot] != 0
+        self.bytes()[slot] != 0
     }
 
     /// Counts a key that goes to a later bucket because this one is full. A count that has reached
     /// the highest value stays: searches pass the bucket forever.
     pub(super) fn pass(&mut self) {
-        self.0[PASSED_AT] = self.0[PASSED_AT].saturating_add(1);
+        let passed = &mut self.bytes_mut()[PASSED_AT];
+        *passed = passed.saturating_add(1);
     }
 
     /// A key that passed the bucket is removed.
     pub(super) fn unpass(&mut self) {
-        if self.0[PASSED_AT] != u8::MAX {
-            self.0[PASSED_AT] -= 1;
+        let passed = &mut self.bytes_mut()[PASSED_AT];
+        if *passed != u8::MAX {
+            *passed -= 1;
         }
     }
 
     /// Whether keys are in later buckets because this one was full.
     #[inline]
     pub(super) fn was_passed(&self) -> bool {
-        self.0[PASSED_AT] != 0
+        self.bytes()[PASSED_AT] != 0
     }
 
     #[inline]
     fn address(&self, slot: usize) -> u64 {
         // One load of eight bytes that end with the address. There are always two bytes before it.
         let end = ADDRESSES_AT + (slot + 1) * ADDRESS_BYTES;
-        let (_, wide) = self.0[..end].split_at(end - 8);
-        u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16
+        let (_, wide) = self.bytes()[..end].split_at(end - 8);
+        u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16 & !u64::from(Marks::ALL)
     }
 
-    fn set_address(&mut self, slot: usize, address: u64) {
-        let (low, high) = (&address.to_le_bytes()[..ADDRESS_BYTES], address >> 48);
+    /// The byte of a slot that has its marks.
+    #[inline]
+    fn marks_at(slot: usize) -> usize {
+        ADDRESSES_AT + slot * ADDRESS_BYTES
+    }
+
+    /// The marks of a slot that has a key.
+    #[inline]
+    pub(super) fn marks(&self, slot: usize) -> Marks {
+        Marks(self.bytes()[Self::marks_at(slot)] & Marks::ALL)
+    }
+
+    /// Sets or clears a mark of a slot that has a key.
+    #[inline]
+    pub(super) fn mark(&mut self, slot: usize, mark: Marks, is_set: bool) {
+        let byte = &mut self.bytes_mut()[Self::marks_at(slot)];
+        *byte = *byte & !mark.0 | if is_set { mark.0 } else { 0 };
+    }
+
+    fn set_address(&mut self, slot: usize, address: u64, marks: Marks) {
+        let (low, high) =
+            (&(address | u64::from(marks.0)).to_le_bytes()[..ADDRESS_BYTES], address >> 48);
         // User space ends below 2^48 on x86-64 and arm64 unless a program asks the kernel for more,
         // which no allocator does.
         assert!(high == 0, "an address above 48 bits");
         debug_assert!(address.is_multiple_of(SLOT_STEP as u64));
         let at = ADDRESSES_AT + slot * ADDRESS_BYTES;
-        self.0[at..at + ADDRESS_BYTES].copy_from_slice(low);
+        self.bytes_mut()[at..at + ADDRESS_BYTES].copy_from_slice(low);
     }
 
     /// The entry in a slot that has one.
@@ -94,7 +164,7 @@ impl Bucket {
         // SAFETY: a slot with a tag holds the address that `put` stored there, and EntryRef only
         // reads it, and never drops it.
         let entry = unsafe { Entry::from_address(self.address(slot)) };
-        EntryRef { entry: ManuallyDrop::new(entry), bucket: PhantomData }
+        EntryRef { entry: ManuallyDrop::new(entry), marks: &self.0[Self::marks_at(slot)] }
     }
 
     /// The same, to be changed. Its key must stay.
@@ -115,20 +185,23 @@ impl Bucket {
         }
     }
 
-    /// Puts an entry into a free slot.
-    pub(super) fn put(&mut self, slot: usize, tag: u8, entry: Entry) {
-        self.0[slot] = tag;
-        self.set_address(slot, entry.into_address());
+    /// Puts an entry into a free slot, with marks that fit it.
+    pub(super) fn put(&mut self, slot: usize, tag: u8, (entry, marks): Marked) {
+        self.bytes_mut()[slot] = tag;
+        self.set_address(slot, entry.into_address(), marks);
     }
 
     /// Takes the entry out of a slot that has one.
-    pub(super) fn take(&mut self, slot: usize) -> Entry {
+    pub(super) fn take(&mut self, slot: usize) -> Marked {
         debug_assert!(self.is_used(slot));
-        self.0[slot] = 0;
+        self.bytes_mut()[slot] = 0;
         // SAFETY: the slot owned the entry, and has just been marked free.
-        unsafe { Entry::from_address(self.address(slot)) }
+        (unsafe { Entry::from_address(self.address(slot)) }, self.marks(slot))
     }
 }
+
+/// An entry out of a bucket, and the marks that go with it.
+pub(super) type Marked = (Entry, Marks);
 
 /// Buckets in a row, in one block of the arena.
 pub(super) struct Buckets {
@@ -145,7 +218,7 @@ impl Buckets {
         let first = arena::take(count * size_of::<Bucket>()).cast::<Bucket>();
         for at in 0..count {
             // SAFETY: the block has room for so many, and nothing is in it yet.
-            unsafe { first.add(at).write(Bucket::EMPTY) };
+            unsafe { first.add(at).write(Bucket::new()) };
         }
         Buckets { first, count }
     }
@@ -220,10 +293,19 @@ fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
 /// A shared reference to an entry in its slot.
 pub struct EntryRef<'a> {
     entry: ManuallyDrop<Entry>,
-    bucket: PhantomData<&'a Bucket>,
+    marks: &'a AtomicU8,
 }
 
 impl<'a> EntryRef<'a> {
+    /// Notes for eviction that the key was used. The holder of the shard alone may call it.
+    #[inline]
+    pub fn note_use(&self) {
+        let marks = self.marks.load(Relaxed);
+        if marks & Marks::HIT.0 == 0 {
+            self.marks.store(marks | Marks::HIT.0, Relaxed);
+        }
+    }
+
     /// The entry, if its value is a string.
     ///
     /// # Errors
@@ -261,6 +343,12 @@ impl StringRef<'_> {
     /// copy.
     pub fn to_shared(&self) -> SharedValue {
         self.shared().unwrap_or_else(|| SharedValue::new(self.bytes().to_vec()))
+    }
+
+    /// See [`EntryRef::note_use`].
+    #[inline]
+    pub fn note_use(&self) {
+        self.0.note_use();
     }
 
     /// The whole entry.
@@ -305,7 +393,8 @@ impl Drop for EntryMut<'_> {
     fn drop(&mut self) {
         // SAFETY: `entry` is not used again: `self` is being dropped.
         let entry = unsafe { ManuallyDrop::take(&mut self.entry) };
-        self.bucket.set_address(self.slot, entry.into_address());
+        let marks = self.bucket.marks(self.slot).expiring(entry.expire_at().is_some());
+        self.bucket.set_address(self.slot, entry.into_address(), marks);
     }
 }
 

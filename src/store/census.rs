@@ -9,7 +9,7 @@ pub struct Census {
     pub keys: i64,
     /// Keys with an expiry.
     pub expiring: i64,
-    /// Bytes of entries and buckets; shared buffers are not counted.
+    /// Bytes of entries, of values with buffers of their own, and of buckets.
     pub bytes: i64,
     /// Keys removed because they were due, ever.
     pub expired: i64,

@@ -203,6 +203,14 @@ impl<'a> Edit<'a> {
         self.found().is_some()
     }
 
+    /// Notes for eviction that the key was used, if this edit has found it.
+    #[inline]
+    pub fn note_use(&self) {
+        if let KeyState::Live(found) = self.place.get() {
+            self.table.entry(found).note_use();
+        }
+    }
+
     /// When it expires; `None` for never, or if it does not exist.
     pub fn expiry(&self) -> Option<UnixMs> {
         self.read().and_then(|entry| entry.expire_at())

@@ -8,8 +8,8 @@
 //! For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the arena's
 //! size classes, so that a value can be overwritten in place within its class.
 //!
-//! The first byte is full. How recently a key was used, which eviction will need, goes beside the
-//! entry's address in the bucket, where three bits are free: see `bucket.rs`.
+//! The first byte is full. How recently a key was used, which eviction needs, is beside the entry's
+//! address in the bucket: see `bucket.rs`.
 
 mod shape;
 
@@ -372,7 +372,7 @@ impl Entry {
     }
 
     /// Sets or clears the expiry. May move the entry to another block. Returns the bytes that the
-    /// entry gained.
+    /// entry gained, as [`Entry::weight`] counts.
     pub(super) fn set_expire_at(&mut self, expire_at: Option<UnixMs>) -> i64 {
         let flags = self.flags();
         if flags & HAS_EXPIRY != 0 {
@@ -394,22 +394,23 @@ impl Entry {
     }
 
     /// Sets a string value and an expiry; in place if the block's size class stays the same.
-    /// Returns the bytes that the entry gained.
+    /// Returns the bytes that the entry gained, as [`Entry::weight`] counts.
     pub(super) fn overwrite(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) -> i64 {
         let old = self.shape();
         let key = self.part(old.key_at(), old.key_len);
         let new = Shape::of(key, value, expire_at.is_some());
+        let buffers = value.buffer_bytes() as i64 - self.buffer_bytes(old.flags) as i64;
         let gained = new.block() as i64 - old.block() as i64;
         if gained != 0 {
             *self = Entry::new(key, value, expire_at);
-            return gained;
+            return gained + buffers;
         }
         let key = key.as_ptr();
         // Dropped last: the new value may be the same buffer.
         let _old = self.take_shared(old);
         // SAFETY: the block is large enough, and the key is this entry's own.
         unsafe { self.fill(new, key, value, expire_at) };
-        0
+        buffers
     }
 
     /// Both callers overwrite or free the field next, so the reference is dropped once.
@@ -421,6 +422,22 @@ impl Entry {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.shape().block()
+    }
+
+    /// The bytes of the key's memory that follow from the entry alone: its block, and its value if
+    /// that has a buffer of its own. Each copy of a value counts: see [`ValueRef`].
+    #[inline]
+    pub fn weight(&self) -> usize {
+        let shape = self.shape();
+        shape.block() + self.buffer_bytes(shape.flags)
+    }
+
+    #[inline]
+    fn buffer_bytes(&self, flags: u8) -> usize {
+        if flags & SHARED == 0 {
+            return 0;
+        }
+        self.with_shared(|shared| Value::Shared(shared.value()).buffer_bytes())
     }
 
     /// Moves to another block of the same size, unless the arena is busy.

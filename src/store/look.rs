@@ -18,7 +18,7 @@ use super::hash::KeyHash;
 pub struct Home<'t>(&'t Bucket);
 
 /// The home of every key in a table without buckets.
-static NO_BUCKET: Bucket = Bucket::EMPTY;
+static NO_BUCKET: Bucket = Bucket::new();
 
 impl Default for Home<'_> {
     fn default() -> Self {

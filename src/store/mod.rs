@@ -36,7 +36,7 @@ pub use look::{Candidate, Home, Look};
 pub use remains::Remains;
 pub use shared::{SharedBytes, SharedValue};
 pub use spliced::{Piece, Spliced};
-pub use table::{FoundEntry, Table};
+pub use table::{Evicted, First, FoundEntry, Table, Victims};
 pub use time::{Now, UnixMs};
 pub use value::{Origin, Type, Value, WrongType};
 pub use watched::{Watched, WatchedName};
@@ -88,6 +88,28 @@ impl Store {
             return Some(&self.first);
         }
         Some(&self.others[self.place(db).ok()?].1)
+    }
+
+    /// The memory of all databases, in bytes.
+    pub fn bytes(&self) -> i64 {
+        let others: i64 = self.others.iter().map(|(_, table)| table.census().bytes).sum();
+        self.first.census().bytes + others
+    }
+
+    /// A database with keys, drawn by the memory that each has.
+    pub fn drawn_db(&self, random: u64) -> u32 {
+        if self.others.is_empty() {
+            return 0;
+        }
+        let mut place = random as i64 & i64::MAX;
+        place %= self.bytes().max(1);
+        let all = std::iter::once((0, &self.first));
+        let all = all.chain(self.others.iter().map(|(db, table)| (*db, table)));
+        let mut of_drawn = all.skip_while(|(_, table)| {
+            place -= table.census().bytes;
+            place >= 0
+        });
+        of_drawn.next().map_or(0, |(db, _)| db)
     }
 
     /// The counts that move with database `db`: that of expired keys does not.

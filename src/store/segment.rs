@@ -5,9 +5,9 @@
 //! that a key has passed, and removing a key uncounts it, so there are no tombstones (the scheme of
 //! Folly's F14). Most searches read two cache lines: the bucket and the entry.
 
-use super::bucket::{Bucket, Buckets, EntryMut, EntryRef, SLOTS, bits};
+use super::UnixMs;
+use super::bucket::{Bucket, Buckets, EntryMut, EntryRef, Marked, Marks, SLOTS, bits};
 use super::hash::{KeyHash, KeyHasher};
-use super::{Entry, UnixMs};
 
 /// A full-grown segment has 2^5 buckets: 2 KiB, which is the largest slot of the arena, and few
 /// enough keys to split in some ten microseconds.
@@ -23,6 +23,13 @@ pub(super) struct BucketSlot {
     slot: u8,
     /// Whether the entry has an expiry to check.
     pub(super) may_expire: bool,
+}
+
+impl BucketSlot {
+    /// The slot in its bucket.
+    pub(super) fn slot(self) -> u8 {
+        self.slot
+    }
 }
 
 /// All keys of a table whose order begins with the same `depth` bits.
@@ -133,10 +140,12 @@ impl Segment {
         self.buckets[place.bucket as usize].entry_mut(place.slot as usize)
     }
 
-    /// Inserts a new entry. The segment must have room.
-    pub(super) fn insert(&mut self, hash: KeyHash, entry: Entry) {
+    /// Inserts an entry. The segment must have room.
+    pub(super) fn insert(&mut self, hash: KeyHash, entry: Marked) {
         assert!(self.used() < self.buckets.len() * SLOTS);
-        if let Some(at) = entry.expire_at() {
+        if entry.1.has(Marks::EXPIRES)
+            && let Some(at) = entry.0.expire_at()
+        {
             self.next_due = self.next_due.min(at);
         }
         let mut at = self.home(hash.order());
@@ -154,7 +163,7 @@ impl Segment {
     }
 
     /// Takes an entry out.
-    pub(super) fn remove(&mut self, hash: KeyHash, place: BucketSlot) -> Entry {
+    pub(super) fn remove(&mut self, hash: KeyHash, place: BucketSlot) -> Marked {
         let mut at = self.home(hash.order());
         while at != place.bucket as usize {
             self.buckets[at].unpass();
@@ -162,6 +171,39 @@ impl Segment {
         }
         self.used -= 1;
         self.buckets[at].take(place.slot as usize)
+    }
+
+    /// The first key in the bucket that `order` falls into, from slot `from` on, whose marks `stops`
+    /// wants.
+    pub(super) fn next_marked(
+        &self,
+        order: u32,
+        from: u8,
+        stops: impl Fn(Marks) -> bool,
+    ) -> Option<(BucketSlot, Marks)> {
+        let at = self.home(order);
+        let bucket = &self.buckets[at];
+        let mut slots = bits(bucket.used() >> from << from);
+        let slot = slots.find(|&slot| stops(bucket.marks(slot)))?;
+        let marks = bucket.marks(slot);
+        let may_expire = marks.has(Marks::EXPIRES);
+        Some((BucketSlot { bucket: at as u16, slot: slot as u8, may_expire }, marks))
+    }
+
+    /// Sets or clears a mark of a key.
+    pub(super) fn mark(&mut self, place: BucketSlot, mark: Marks, is_set: bool) {
+        self.buckets[place.bucket as usize].mark(place.slot as usize, mark, is_set);
+    }
+
+    /// The keys that have an expiry, and when that is.
+    pub(super) fn expiring(&self) -> impl Iterator<Item = (BucketSlot, UnixMs)> {
+        self.buckets.iter().enumerate().flat_map(|(at, bucket)| {
+            let slots = bits(bucket.used()).filter(|&slot| bucket.marks(slot).has(Marks::EXPIRES));
+            slots.filter_map(move |slot| {
+                let place = BucketSlot { bucket: at as u16, slot: slot as u8, may_expire: true };
+                Some((place, bucket.entry(slot).expire_at()?))
+            })
+        })
     }
 
     /// See [`Table::pack`](super::Table::pack).
@@ -176,8 +218,15 @@ impl Segment {
             .flat_map(|bucket| bits(bucket.used()).map(move |slot| bucket.entry(slot)))
     }
 
+    /// The marks of all entries.
+    #[cfg(test)]
+    pub(super) fn all_marks(&self) -> impl Iterator<Item = Marks> {
+        let of = |bucket| bits(Bucket::used(bucket)).map(|slot| bucket.marks(slot));
+        self.buckets.iter().flat_map(of)
+    }
+
     /// Takes all entries out, in no order; the segment is then empty.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Marked> + use<> {
         self.used = 0;
         self.next_due = UnixMs::MAX;
         let mut buckets = std::mem::take(&mut self.buckets);
@@ -192,7 +241,7 @@ impl Segment {
         &mut self,
         hasher: &KeyHasher,
         now: UnixMs,
-        mut removed: impl FnMut(Entry),
+        mut removed: impl FnMut(Marked),
     ) {
         let mut next_due = UnixMs::MAX;
         for at in 0..self.buckets.len() {
@@ -223,6 +272,11 @@ impl Segment {
         self.start + (self.home(order) as u64 * self.bucket_width()) as u32
     }
 
+    /// One past the last order value of the bucket that `order` falls into.
+    pub(super) fn bucket_end(&self, order: u32) -> u64 {
+        u64::from(self.bucket_start(order)) + self.bucket_width()
+    }
+
     /// Visits the keys whose home is the bucket that `order` falls into, from `order` on. Returns
     /// the first order value after that bucket.
     pub(super) fn visit_bucket(
@@ -231,8 +285,7 @@ impl Segment {
         order: u32,
         visit: &mut dyn FnMut(EntryRef<'_>),
     ) -> u64 {
-        let home = self.home(order);
-        let end = u64::from(self.start) + (home as u64 + 1) * self.bucket_width();
+        let (home, end) = (self.home(order), self.bucket_end(order));
         let mut at = home;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];

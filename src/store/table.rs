@@ -8,27 +8,35 @@
 //! not. Splits and merges do not move keys in the order, so a scan visits every key that exists
 //! from its start to its end exactly once.
 
-use super::bucket::EntryRef;
+mod evict;
+
+use super::bucket::{EntryRef, Marked, Marks};
 use super::census::Census;
 use super::hash::{KeyHash, KeyHasher};
 use super::look::Home;
 use super::remains::Remains;
 use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
-use super::{Entry, Origin, UnixMs, Value, block_bytes};
-use crate::limits::GROWTH_DIVISOR;
+use super::{Entry, Origin, UnixMs, Value};
+pub use evict::{Evicted, First, Victims};
 
 /// Directory bits. 2^24 segments of one shard hold four billion keys.
 const MAX_DEPTH: u8 = 24;
+
+/// No index in `segments`.
+const NO_SEGMENT: u32 = u32::MAX;
 
 /// The keys of one database in one shard.
 pub struct Table {
     directory: Vec<u32>,
     segments: Vec<Segment>,
+    /// How many keys are on probation: see [`evict`].
+    probation: u32,
+    hands: evict::Hands,
     depth: u8,
     /// How many segments have the directory's depth; at zero the directory halves.
     deepest: u32,
-    /// Indexes in `segments` that were merged away.
-    unused: Vec<u32>,
+    /// The first segment that was merged away; its `start` is the next one. `NO_SEGMENT` for none.
+    unused: u32,
     census: Census,
     /// The census when the gains were last taken.
     booked: Census,
@@ -42,10 +50,12 @@ impl Default for Table {
             segments: Vec::new(),
             depth: 0,
             deepest: 0,
-            unused: Vec::new(),
+            unused: NO_SEGMENT,
             census: Census::default(),
             booked: Census::default(),
             next_due: UnixMs::MAX,
+            probation: 0,
+            hands: evict::Hands::default(),
         }
     }
 }
@@ -148,19 +158,19 @@ impl Table {
 
     /// The memory of one key: its entry, its value if that is shared, and its part of the buckets.
     pub fn bytes_of(&self, found: FoundEntry) -> usize {
-        let entry = self.entry(found);
-        let shared = entry.shared_value().map_or(0, |value| block_bytes(value.bytes().len()));
         let buckets: i64 = self.segments.iter().map(Segment::bytes).sum();
-        entry.bytes() + shared + (buckets as usize).div_ceil(self.len())
+        self.entry(found).weight() + (buckets as usize).div_ceil(self.len())
     }
 
     /// Adds an entry whose key [`Table::find`] did not find.
     pub(super) fn put(&mut self, hasher: &KeyHasher, hash: KeyHash, entry: Entry) {
         self.census.keys += 1;
-        self.census.bytes += entry.bytes() as i64;
+        self.census.bytes += entry.weight() as i64;
         self.note_expiry(None, entry.expire_at());
+        self.probation += 1;
         let segment = self.segment_with_room(hasher, hash.order());
-        self.segments[segment].insert(hash, entry);
+        let marks = Marks::of_new(&entry);
+        self.segments[segment].insert(hash, (entry, marks));
     }
 
     /// Replaces the value and the expiry of a key.
@@ -180,7 +190,11 @@ impl Table {
         found: FoundEntry,
         change: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Option<R> {
-        self.segments[found.segment as usize].entry_mut(found.place).change_shared(change)
+        let mut entry = self.segments[found.segment as usize].entry_mut(found.place);
+        let before = entry.weight();
+        let result = entry.change_shared(change)?;
+        self.census.bytes += entry.weight() as i64 - before as i64;
+        Some(result)
     }
 
     /// Notes how a key's value came about.
@@ -219,26 +233,19 @@ impl Table {
         }
     }
 
-    /// Bytes of a key's value that the census does not count, because they are in a shared buffer,
-    /// with the room that the buffer may have to grow.
-    pub fn shared_bytes(&self, hash: KeyHash, key: &[u8]) -> usize {
-        let value = self.find(hash, key).and_then(|found| self.entry(found).shared_value());
-        let bytes = value.map_or(0, |value| value.bytes().len());
-        bytes + bytes / GROWTH_DIVISOR
-    }
-
     /// Removes a key.
     pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) -> Entry {
-        let entry = self.segments[found.segment as usize].remove(hash, found.place);
-        self.forget(&entry);
+        let removed = self.segments[found.segment as usize].remove(hash, found.place);
+        self.forget(&removed);
         self.shrink(hasher, found.segment as usize);
-        entry
+        removed.0
     }
 
-    fn forget(&mut self, entry: &Entry) {
+    fn forget(&mut self, (entry, marks): &Marked) {
         self.census.keys -= 1;
-        self.census.bytes -= entry.bytes() as i64;
-        self.census.expiring -= i64::from(entry.expire_at().is_some());
+        self.census.bytes -= entry.weight() as i64;
+        self.census.expiring -= i64::from(marks.has(Marks::EXPIRES));
+        self.probation -= u32::from(!marks.has(Marks::MAIN));
     }
 
     /// The segment for keys of that order, grown until one more fits.
@@ -275,7 +282,7 @@ impl Table {
         let mut new = Segment::new(old.start, old.depth, bucket_bits);
         self.census.bytes += new.bytes() - old.bytes();
         for entry in old.drain() {
-            new.insert(hasher.hash(entry.key()), entry);
+            new.insert(hasher.hash(entry.0.key()), entry);
         }
         *old = new;
     }
@@ -289,7 +296,7 @@ impl Table {
         let mut low = Segment::new(start, depth + 1, MAX_BUCKET_BITS);
         let mut high = Segment::new(middle, depth + 1, MAX_BUCKET_BITS);
         for entry in self.segments[at].drain() {
-            let hash = hasher.hash(entry.key());
+            let hash = hasher.hash(entry.0.key());
             let half = if hash.order() < middle { &mut low } else { &mut high };
             half.insert(hash, entry);
         }
@@ -298,14 +305,14 @@ impl Table {
             self.deepest += 2;
         }
         self.segments[at] = low;
-        let new = match self.unused.pop() {
-            Some(place) => {
-                self.segments[place as usize] = high;
-                place
-            }
-            None => {
+        let new = match self.unused {
+            NO_SEGMENT => {
                 self.segments.push(high);
                 self.segments.len() as u32 - 1
+            }
+            place => {
+                self.unused = std::mem::replace(&mut self.segments[place as usize], high).start;
+                place
             }
         };
         self.point_cells_to(new);
@@ -356,12 +363,12 @@ impl Table {
             let mut half = std::mem::replace(&mut self.segments[half], Segment::unused());
             self.census.bytes -= half.bytes();
             for entry in half.drain() {
-                merged.insert(hasher.hash(entry.key()), entry);
+                merged.insert(hasher.hash(entry.0.key()), entry);
             }
         }
         self.census.bytes += merged.bytes();
         self.segments[at] = merged;
-        self.unused.push(other as u32);
+        self.segments[other].start = std::mem::replace(&mut self.unused, other as u32);
         self.point_cells_to(at as u32);
         if depth == self.depth {
             self.deepest -= 2;
@@ -457,7 +464,7 @@ impl Table {
         let mut removed = 0;
         segment.remove_due(hasher, horizon, |entry| {
             self.forget(&entry);
-            expired(entry);
+            expired(entry.0);
             removed += 1;
         });
         self.segments[at] = segment;
@@ -487,7 +494,7 @@ impl Table {
 
     /// Gives up all keys, to be put elsewhere.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
-        self.segments.into_iter().flat_map(|mut segment| segment.drain())
+        self.segments.into_iter().flat_map(|mut segment| segment.drain()).map(|(entry, _)| entry)
     }
 
     /// Gives up all keys, to be freed bit by bit.

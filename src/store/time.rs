@@ -18,6 +18,7 @@ pub struct Now {
     source: fn() -> UnixMs,
     horizon: UnixMs,
     passed: Passed,
+    is_silent: bool,
 }
 
 /// The effect of an expiry that has passed on a command.
@@ -36,12 +37,18 @@ pub enum Passed {
 impl Now {
     /// A time that is read from `source` when it is first asked for.
     pub fn lazy(source: fn() -> UnixMs) -> Self {
-        Now { read: Cell::new(UNREAD), source, horizon: UnixMs::MAX, passed: Passed::Gone }
+        Now {
+            read: Cell::new(UNREAD),
+            source,
+            horizon: UnixMs::MAX,
+            passed: Passed::Gone,
+            is_silent: false,
+        }
     }
 
     /// This time, in milliseconds.
     pub fn at(ms: UnixMs) -> Self {
-        Now { read: Cell::new(ms), source: || 0, horizon: UnixMs::MAX, passed: Passed::Gone }
+        Now { read: Cell::new(ms), ..Now::lazy(|| 0) }
     }
 
     /// The same time, at which only keys that were due before `horizon` may be removed. Without a
@@ -63,6 +70,16 @@ impl Now {
     /// Whether it is for a client that sees keys whose expiry has passed.
     pub fn sees_passed(&self) -> bool {
         self.passed == Passed::Seen
+    }
+
+    /// The same time, for a client whose commands are no use of their keys, or for another.
+    pub fn silent(self, is_silent: bool) -> Self {
+        Now { is_silent, ..self }
+    }
+
+    /// Whether it is for a client whose commands are no use of their keys.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
     }
 
     /// The same time, while keys are being imported.

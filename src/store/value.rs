@@ -1,6 +1,6 @@
 //! A value: its bytes, its type and its origin.
 
-use super::SharedValue;
+use super::{SharedValue, block_bytes};
 
 /// A value on its way into an entry, or a view of the one inside.
 #[derive(Clone, Copy)]
@@ -18,6 +18,15 @@ impl<'a> Value<'a> {
         match self {
             Value::Inline(bytes) => bytes,
             Value::Shared(shared) => shared.bytes(),
+        }
+    }
+
+    /// The memory of the value's own buffer, in bytes; 0 if it has none.
+    #[inline]
+    pub(super) fn buffer_bytes(self) -> usize {
+        match self {
+            Value::Inline(_) => 0,
+            Value::Shared(shared) => block_bytes(shared.bytes().len()),
         }
     }
 }

@@ -112,7 +112,7 @@ fn victims(server: &Server) -> String {
 }
 
 fn warnings(server: &Server) -> usize {
-    server.log().lines().filter(|line| line.contains("<midi> maxmemory is set")).count()
+    server.log().lines().filter(|line| line.contains("<midi> maxmemory-policy evicts")).count()
 }
 
 #[test]
@@ -120,15 +120,17 @@ fn a_maxmemory_policy_that_evicts_is_warned_of() {
     let server = Builder::new().start();
     let mut client = server.client();
     assert_eq!((victims(&server), warnings(&server)), ("none".into(), 0));
-    // One warning for each change to a worse policy or to one of another kind.
+    // One warning for each change after which midi's growth is paid by the host's keys.
     for (line, expected, so_far) in [
         ("maxmemory-policy allkeys-lru", "none", 0),
-        ("maxmemory 1gb", "all", 1),
-        ("maxmemory-policy allkeys-random", "all", 1),
+        ("maxmemory 1gb", "none", 0),
+        ("midi.maxmemory-policy noeviction", "all", 1),
         ("maxmemory-policy volatile-ttl", "volatile", 2),
         ("maxmemory-policy noeviction", "none", 2),
         ("maxmemory-policy allkeys-lfu", "all", 3),
-        ("maxmemory 0", "none", 3),
+        ("midi.maxmemory-policy host", "none", 3),
+        ("midi.maxmemory-policy noeviction", "all", 4),
+        ("maxmemory 0", "none", 4),
     ] {
         client.ok(&format!("CONFIG SET {line}"));
         assert_eq!((victims(&server), warnings(&server)), (expected.into(), so_far), "{line}");
@@ -144,13 +146,13 @@ fn the_policy_is_looked_at_when_midi_is_loaded() {
     ] {
         let builder =
             Builder::new().config("maxmemory 1gb").config(format!("maxmemory-policy {policy}"));
-        let server = builder.start();
+        let server = builder.load("maxmemory-policy noeviction").start();
         let log = server.log();
-        let line = log.lines().find(|line| line.contains("<midi> maxmemory is set"));
+        let line = log.lines().find(|line| line.contains("<midi> maxmemory-policy evicts"));
         match expected {
             Some(whose) => {
                 assert!(
-                    line.is_some_and(|line| line.contains(whose) && line.contains(policy)),
+                    line.is_some_and(|line| line.contains(whose) && line.contains("noeviction")),
                     "{log}"
                 )
             }

@@ -37,6 +37,7 @@ mod differential;
 mod disk;
 mod dispatch;
 mod dump;
+mod eviction;
 mod expiry;
 mod failed_saves;
 mod failover_reads;

@@ -233,7 +233,7 @@ fn config_set_says_what_is_wrong_and_changes_nothing() {
     smoke(&mut client);
 }
 
-const NEW_SETTINGS: [(&str, &str); 7] = [
+const NEW_SETTINGS: [(&str, &str); 11] = [
     ("max-jobs", "3"),
     ("max-queued-commands", "77"),
     ("max-pattern-bytes", "1000"),
@@ -241,6 +241,10 @@ const NEW_SETTINGS: [(&str, &str); 7] = [
     ("max-value-bytes", "2097152"),
     ("keep-bytes", "100000"),
     ("dispatch", "pool"),
+    ("maxmemory", "3145728"),
+    ("maxmemory-policy", "volatile-lfu"),
+    ("db-maxmemory", "2:100mb"),
+    ("db-maxmemory-policy", "2:allkeys-lru"),
 ];
 
 fn set_and_rewrite(client: &mut Client, settings: &[(&str, &str)]) {

@@ -125,8 +125,9 @@ impl Context {
     pub fn with_call_of<R>(&self, request: &Request, run: impl FnOnce(&Call<'_>) -> R) -> R {
         let limits = self.settings.limits(usize::MAX);
         let limits = if self.config.safemode { limits } else { limits.alone() };
-        let now = Now::lazy(self.config.clock).seeing_passed(request.call.sees_passed);
         let call = &request.call;
+        let now = Now::lazy(self.config.clock);
+        let now = now.seeing_passed(call.sees_passed).silent(call.is_silent);
         call.args.with(|args| run(&call.again(args, now, limits, request.author())))
     }
 }

@@ -55,6 +55,9 @@ impl Engine {
         {
             return outcome;
         }
+        if let Some(error) = self.ledger.refusal_in_database(call) {
+            return call.outcome_of(Err(error), reply);
+        }
         let (keys, most) = (call.row().key_arguments(&call.args), call.limits.max_atomic_keys);
         match call.row().action {
             Action::AllKeys(which) => {
@@ -85,7 +88,10 @@ impl Engine {
         let Some(mut held) = self.shards().take(shard, taking) else {
             return Outcome::Busy;
         };
-        let outcome = self.run_one(slot, call, hash, shard, &mut held, reply);
+        let outcome = match self.make_room(slot, call, shard, &mut held) {
+            Ok(()) => self.run_one(slot, call, hash, shard, &mut held, reply),
+            Err(error) => call.outcome_of(Err(error), reply),
+        };
         self.ledger.release(slot, shard, held);
         outcome
     }
@@ -124,6 +130,9 @@ impl Engine {
                     }
                     _ => Err(Error::Internal),
                 };
+                if self.ledger.eviction.notes_use() && call.is_use() {
+                    cx.key.note_use();
+                }
                 call.outcome_of(result, reply)
             })
         };

@@ -31,6 +31,7 @@
 mod all_keys;
 mod attempt;
 mod batch;
+mod eviction;
 mod packing;
 mod together;
 mod transaction;
@@ -151,6 +152,7 @@ impl Engine {
                 _ => self.attempt(slot, call, taking(slot), &mut client.reply()),
             };
             if outcome == Outcome::Done {
+                self.evict_on_main(slot);
                 return slot.ran_at_once(1);
             }
             if client.may_wait() {
@@ -240,6 +242,7 @@ impl Engine {
             }
             slot.ran_long(call.command, started);
         }
+        self.evict_on_main(slot);
         slot.ran_at_once(1);
     }
 
@@ -370,7 +373,10 @@ impl Engine {
     ) {
         let resumed = self.resume(slot, request, Panic::Fatal, |call, transcript| {
             let hash = self.shards().hasher.hash(call.first_key());
-            let outcome = self.run_one(slot, call, hash, shard, held, transcript);
+            let outcome = match self.make_room(slot, call, shard, held) {
+                Ok(()) => self.run_one(slot, call, hash, shard, held, transcript),
+                Err(error) => call.outcome_of(Err(error), transcript),
+            };
             // The reply may be on its way before the shard is released, and must know its position.
             self.ledger.before_release(slot, held);
             outcome

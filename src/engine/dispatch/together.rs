@@ -77,7 +77,10 @@ impl Engine {
         let rest = if is_over { &[] } else { &places[done..] };
         for &(hash, place) in rest {
             let (call, (shard, token)) = (calls.call(done), held.at(place));
-            outcome = self.run_one(slot, &call, hash, shard, token, reply);
+            outcome = match self.make_room(slot, &call, shard, token) {
+                Ok(()) => self.run_one(slot, &call, hash, shard, token, reply),
+                Err(error) => call.outcome_of(Err(error), reply),
+            };
             if outcome != Outcome::Done {
                 break;
             }
@@ -128,7 +131,8 @@ impl Engine {
         let outcome = if places.len() < names.len() {
             Some(Outcome::Busy)
         } else {
-            say_values(slot, call, &names, &held, &places, now, reply)
+            let notes_use = self.ledger.eviction.notes_use() && call.is_use();
+            say_values(slot, call, &names, &held, &places, (now, notes_use), reply)
         };
         self.ledger.release_many(slot, held);
         outcome
@@ -157,6 +161,7 @@ impl Engine {
         }
         let command = calls.command(0);
         let now = calls.now();
+        let notes_use = self.ledger.eviction.notes_use();
         slot.counted_together(command, places.len(), || {
             let mut done = 0;
             for (candidate, &(hash, place)) in candidates.into_iter().zip(places) {
@@ -168,7 +173,12 @@ impl Engine {
                     None => reply.null(),
                     Some(entry) if entry.is_expired(&now) => break,
                     Some(entry) => match entry.string() {
-                        Ok(value) => reply.value(&value),
+                        Ok(value) => {
+                            if notes_use {
+                                value.note_use();
+                            }
+                            reply.value(&value);
+                        }
                         Err(_) => break,
                     },
                 }
@@ -190,7 +200,7 @@ fn say_values(
     names: &[&[u8]],
     held: &HeldTogether<'_>,
     places: &[Placed],
-    now: &Now,
+    (now, notes_use): (&Now, bool),
     reply: &mut dyn Reply,
 ) -> Option<Outcome> {
     let table = |place: usize| held.get(place).table(call.db);
@@ -211,7 +221,12 @@ fn say_values(
         reply.array(values.len());
         for value in &values {
             match value {
-                Some(value) => reply.bulk(value.bytes()),
+                Some(value) => {
+                    if notes_use {
+                        value.note_use();
+                    }
+                    reply.bulk(value.bytes());
+                }
                 None => reply.null(),
             }
         }

@@ -206,7 +206,9 @@ impl Holding<'_> {
     /// is refused, like one for which there is no memory; the others run.
     pub fn run(&mut self, call: &Call<'_>, reply: &mut dyn Reply) {
         let (engine, slot, held) = (self.engine, self.slot, &mut self.held);
-        if let Some(error) = engine.ledger.refusal_of_more(slot, call) {
+        let ledger = &engine.ledger;
+        let refusal = || ledger.refusal_of_more(slot, call);
+        if let Some(error) = ledger.refusal_in_database(call).or_else(refusal) {
             return call.refuse(error, reply);
         }
         let outcome = if call.row().is_on_one_shard(call.args.len()) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::eviction::Evicting;
 use super::packing::Packing;
 use super::{Panic, Resumed};
 use crate::engine::Engine;
@@ -72,6 +73,7 @@ struct Worker<'a> {
     shards: VecDeque<u32>,
     parts: VecDeque<Box<dyn JobPart>>,
     expiry: ExpirySweep,
+    evicting: Evicting,
     packing: Packing,
     /// When this turn began, roughly.
     now: Instant,
@@ -116,6 +118,7 @@ impl<'a> Worker<'a> {
                 position: 0,
                 spent: Duration::ZERO,
             },
+            evicting: Evicting::new(number),
             packing: Packing::new(Instant::now()),
             now: Instant::now(),
             rested: Instant::now(),
@@ -147,6 +150,8 @@ impl<'a> Worker<'a> {
         progress |= self.visit_shards();
         progress |= self.one_slice();
         progress |= self.expire();
+        let evicted = self.evicting.slice(self.engine, self.slot);
+        progress |= evicted == Progress::More;
         let packed = self.packing.slice(self.engine, self.number, self.now);
         progress |= packed == Progress::More;
         self.announce_tail(!progress && self.tail_since.is_some());
@@ -162,6 +167,7 @@ impl<'a> Worker<'a> {
             && self.shards.is_empty()
             && self.parts.is_empty()
             && !blocked_expiry
+            && evicted != Progress::Blocked
             && packed != Progress::Blocked;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
         self.sleep(nap);

@@ -30,7 +30,11 @@ const FOR_WRITES: Gates = FOR_HOST_WRITES
     .and(Gates::LOG_FULL);
 
 /// Reasons that also concern commands that may need memory.
-const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
+const FOR_MEMORY: Gates =
+    Gates::OUT_OF_MEMORY.and(Gates::METERED).and(Gates::FULL).and(Gates::EVICTING);
+
+/// Those that follow from the memory of midi's keys.
+const OF_MEMORY: Gates = Gates::FULL.and(Gates::EVICTING);
 
 /// The answer to [`Intent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +109,7 @@ impl Admission {
     /// Sets the host's gates; those that workers set themselves are kept. True if somebody may wait
     /// for the change.
     pub(super) fn set_gates(&self, gates: Gates) -> bool {
-        const KEPT: Gates = Gates::NOTIFICATIONS.and(Gates::LOG_FULL);
+        const KEPT: Gates = Gates::NOTIFICATIONS.and(Gates::LOG_FULL).and(OF_MEMORY);
         let kept = |before: u32| before & KEPT.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
@@ -118,6 +122,20 @@ impl Admission {
     pub(super) fn close_gate(&self, reason: Gates) -> bool {
         let before = self.gates.fetch_or(reason.bits(), Ordering::Relaxed);
         !Gates::of_bits(before).has(reason)
+    }
+
+    /// Sets the gates that follow from the memory of midi's keys.
+    pub(super) fn set_memory_gates(&self, context: &Context, gates: Gates) {
+        let before = self.gates();
+        if Gates::of_bits(before.bits() & OF_MEMORY.bits()) == gates {
+            return;
+        }
+        let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.gates.fetch_update(set, look, |before| {
+            Some(Gates::of_bits(before).without(OF_MEMORY).and(gates).bits())
+        });
+        // Those that waited ask again; workers that sleep begin to evict.
+        context.wake_ports();
     }
 
     /// Closes the gate of a forked child: its main thread, the only one that there is, has the
@@ -220,6 +238,9 @@ impl Admission {
         {
             return refused;
         }
+        if flags.deny_oom && gates.has(Gates::EVICTING) {
+            return Gate::Wait;
+        }
         // The main thread checks memory again, grants more, and wakes this worker.
         if flags.deny_oom && !self.has_credit(context) { Gate::Wait } else { Gate::Go }
     }
@@ -249,6 +270,11 @@ impl Admission {
             let is_child = gates.has(Gates::FORKED);
             return Gate::Refuse(if is_child { Error::InChild } else { Error::MasterDown });
         }
+        // A load, or a master, brings what it brings.
+        let is_full = gates.has(Gates::FULL) && !gates.has(Gates::READ_ONLY.and(Gates::LOADING));
+        if flags.deny_oom && is_full {
+            return Gate::Refuse(Error::OverOwnLimit);
+        }
         if flags.write { self.write_gate(false) } else { Gate::Go }
     }
 
@@ -259,6 +285,8 @@ impl Admission {
             Gate::Refuse(Error::ReadOnly)
         } else if needs_memory && gates.has(Gates::OUT_OF_MEMORY) {
             Gate::Refuse(Error::OutOfMemory)
+        } else if needs_memory && gates.has(Gates::FULL) {
+            Gate::Refuse(Error::OverOwnLimit)
         } else {
             Gate::Go
         }
@@ -288,6 +316,9 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     if flags.deny_oom && gates.has(Gates::OUT_OF_MEMORY) {
         return Some(Error::OutOfMemory);
     }
+    if flags.deny_oom && gates.has(Gates::FULL) {
+        return Some(Error::OverOwnLimit);
+    }
     let writes = [
         (Gates::DISK_ERROR, Error::DiskError),
         (Gates::AOF_ERROR, Error::AofError(0)),
@@ -314,6 +345,7 @@ mod tests {
         let all = Gates::of_bits(u32::MAX);
         let order = [
             (Gates::OUT_OF_MEMORY, Error::OutOfMemory),
+            (Gates::FULL, Error::OverOwnLimit),
             (Gates::DISK_ERROR, Error::DiskError),
             (Gates::AOF_ERROR, Error::AofError(0)),
             (Gates::FEW_REPLICAS, Error::FewReplicas),

@@ -61,6 +61,22 @@ impl Books {
         sum.max(0) as u64
     }
 
+    /// Bytes of a database's table.
+    pub fn bytes_of(&self, db: u32) -> i64 {
+        self.slots().map(|slot| slot.bytes_of(db as usize)).sum()
+    }
+
+    /// Keys of all databases that have an expiry.
+    pub fn expiring(&self) -> u64 {
+        let sum: i64 = self.slots().map(ThreadCounts::expiring).sum();
+        sum.max(0) as u64
+    }
+
+    /// Keys that were evicted so far.
+    pub fn evicted(&self) -> u64 {
+        self.slots().map(|slot| slot.evicted.get()).sum()
+    }
+
     /// Changes of keys so far.
     pub fn changes(&self) -> u64 {
         self.slots().map(|slot| slot.changed.get()).sum()

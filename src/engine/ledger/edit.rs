@@ -6,6 +6,7 @@
 //! the clients that watch.
 
 use super::Ledger;
+use super::eviction::Scope;
 use super::gates::Gates;
 use super::notifications::Notification;
 use crate::command::{Event, Events, LoggedAs};
@@ -13,7 +14,9 @@ use crate::engine::call::{Author, Call};
 use crate::engine::counters::Census;
 use crate::engine::shards::{HeldShard, KeyAt};
 use crate::engine::slot::ThreadSlot;
-use crate::store::{Done, Edit, Entry, EntryRef, Now, Store, UnixMs, Value, Watched, read};
+use crate::store::{
+    Done, Edit, Entry, EntryRef, Evicted, Now, Store, UnixMs, Value, Victims, Watched, read,
+};
 use crate::sync::Locked;
 
 /// Where a change is counted.
@@ -94,15 +97,85 @@ impl Ledger {
             account.slot.changed.add(1);
         }
         if account.metered {
-            let shared = table.shared_bytes(at.hash, key());
-            self.admission.spend_credit(table.gained().bytes + shared as i64);
+            self.admission.spend_credit(table.gained().bytes);
         }
         if table.gained() != Census::default() {
             account.slot.book(at.db, table.take_gained());
         }
         self.slots.count(at.db, &key, done.gained());
+        if done.gained() > 0 {
+            self.eviction.note_new_key(at.shard);
+        }
         self.shards.note_due(at.shard, table);
         self.key_ended(account.slot, watched, at.db, key, done.expired, done.changed);
+    }
+
+    /// Evicts a key of a held shard for this limit; one that is due first of all. False if none was
+    /// found.
+    pub(in crate::engine) fn evict_one(
+        &self,
+        slot: &ThreadSlot,
+        shard: u32,
+        store: &mut Store,
+        scope: Scope,
+    ) -> bool {
+        let db = match scope {
+            Scope::Database(db) => db,
+            Scope::All => store.drawn_db(fastrand::u64(..)),
+        };
+        let before = store.census(db).bytes;
+        let is_done = self.expire_some(slot, store, db)
+            || self.evict_by_policy(slot, store, db, self.victims(scope, shard));
+        self.eviction.note_freed(db, before - store.census(db).bytes);
+        is_done
+    }
+
+    fn victims(&self, scope: Scope, shard: u32) -> Victims {
+        self.eviction.victims(scope, shard, self.shards.count())
+    }
+
+    /// Removes what is due in a part of a database. True if anything was.
+    fn expire_some(&self, slot: &ThreadSlot, store: &mut Store, db: u32) -> bool {
+        let next_due = store.table(db).map_or(UnixMs::MAX, |table| table.next_due());
+        if next_due == UnixMs::MAX || !self.may_expire() {
+            return false;
+        }
+        let horizon = Now::at((self.context().config.clock)()).horizon();
+        if next_due >= horizon {
+            return false;
+        }
+        let before = store.census(db).keys;
+        self.expire_due(slot, store, db, horizon, &mut 0, &mut || false);
+        store.census(db).keys < before
+    }
+
+    fn evict_by_policy(
+        &self,
+        slot: &ThreadSlot,
+        store: &mut Store,
+        db: u32,
+        victims: Victims,
+    ) -> bool {
+        let (table, watched) = store.db_and_watched(db);
+        // A worker may not change what clients of the host watch.
+        let mut keep = |key: &[u8]| !slot.is_main() && watched.concerns(db, key);
+        let Evicted::Entry(entry) = table.evict(&self.shards.hasher, victims, &mut keep) else {
+            return false;
+        };
+        slot.book(db, table.take_gained());
+        slot.evicted.add(1);
+        self.slots.count(db, || entry.key(), -1);
+        if self.notifications.is_listening() {
+            self.leave_notification(Author::Nobody, db, entry.key(), Event::EVICTED);
+        }
+        if !watched.is_empty() {
+            self.changed(slot.locked(), watched, db, entry.key());
+        }
+        if self.mode().is_logged() {
+            store.log.is_changed = true;
+            self.note_removed(slot, db, entry);
+        }
+        true
     }
 
     /// Where the changes of a command are counted.
@@ -165,7 +238,7 @@ impl Ledger {
             self.key_ended(slot, watched, db, || entry.key(), true, false);
             if is_logged {
                 is_changed = true;
-                self.note_expired(slot, db, entry);
+                self.note_removed(slot, db, entry);
             }
         };
         let done = table.remove_due(&self.shards.hasher, horizon, position, more, &mut expired);

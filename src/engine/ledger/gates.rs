@@ -58,6 +58,12 @@ impl Gates {
     /// The host has a child that saves: what is moved in memory is copied for it.
     pub const HAS_CHILD: Gates = Gates(1 << 22);
 
+    /// midi's keys have reached their limit, and none of them may be evicted. Set by whoever adds up
+    /// their memory.
+    pub const FULL: Gates = Gates(1 << 23);
+    /// midi's keys are far above their limit, and workers evict. Set as [`Gates::FULL`].
+    pub const EVICTING: Gates = Gates(1 << 24);
+
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);
 

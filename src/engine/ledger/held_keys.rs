@@ -99,6 +99,9 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 drop(self.edit(number, self.db));
             }
         }
+        if self.ledger.eviction.notes_use() && call.is_use() {
+            (0..self.names.len()).filter_map(|key| self.read(key)).for_each(|it| it.note_use());
+        }
         let is_logged = self.ledger.mode().is_logged();
         let record = if is_logged { self.record_of(call) } else { None };
         if record.is_none() {

@@ -14,6 +14,7 @@ mod admission;
 mod books;
 mod databases;
 mod edit;
+mod eviction;
 mod gates;
 mod held_keys;
 mod log;
@@ -30,6 +31,8 @@ pub use admission::{Admission, Gate, Intent};
 pub use books::Books;
 pub use databases::ChangedBy;
 pub(in crate::engine) use edit::Account;
+pub(in crate::engine) use eviction::Scope;
+pub use eviction::{Eviction, Limit, Policy};
 pub use gates::Gates;
 pub(in crate::engine) use held_keys::{KeysInHand, NamedKey, shards_of};
 pub(super) use log::ThreadLog;
@@ -55,6 +58,8 @@ pub struct Ledger {
     pub shards: Shards,
     /// Gates, mode and memory credit.
     pub admission: Admission,
+    /// The limit of memory, and what is evicted at it.
+    pub eviction: Eviction,
     /// The log of writes.
     pub log: Log,
     /// Counters and queued commands.
@@ -76,6 +81,7 @@ impl Ledger {
             books: Books::new(config),
             slots: SlotCounts::of(config),
             admission: Admission::default(),
+            eviction: Eviction::new(config.databases),
             log: Log::default(),
             notifications: Notifications::default(),
             watch: Watch::default(),
@@ -99,10 +105,19 @@ impl Ledger {
     pub fn gate(&self, intent: Intent<'_>) -> Gate {
         match intent {
             Intent::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
-            Intent::OfPort(flags) => self.admission.judge(self.context(), flags),
-            Intent::OfHost(flags) => self.admission.host_gate(flags),
+            Intent::OfPort(flags) => {
+                self.refresh_memory(flags.deny_oom);
+                self.in_own_words(self.admission.judge(self.context(), flags))
+            }
+            Intent::OfHost(flags) => {
+                self.refresh_memory(flags.deny_oom);
+                self.in_own_words(self.admission.host_gate(flags))
+            }
             Intent::OfPortAlone(flags, ping) => self.admission.own_gate(flags, ping),
-            Intent::Write(needs_memory) => self.admission.write_gate(needs_memory),
+            Intent::Write(needs_memory) => {
+                self.refresh_memory(needs_memory);
+                self.in_own_words(self.admission.write_gate(needs_memory))
+            }
             Intent::Late(call) => self.late_gate(call),
             Intent::Slice(needs_memory) => self.slice_gate(needs_memory),
             Intent::Expiry if self.may_expire() => Gate::Go,
@@ -129,10 +144,93 @@ impl Ledger {
     }
 
     fn slice_gate(&self, needs_memory: bool) -> Gate {
-        let waits = needs_memory && !self.has_credit()
+        self.refresh_memory(needs_memory);
+        let waits = needs_memory
+            && (!self.has_credit() || self.admission.gates().has(Gates::EVICTING))
             || self.is_log_full()
             || self.admission.has_notification_backlog();
-        if waits { Gate::Wait } else { self.admission.write_gate(needs_memory) }
+        if waits { Gate::Wait } else { self.in_own_words(self.admission.write_gate(needs_memory)) }
+    }
+
+    /// The bytes may be fewer by now than when writes were held back.
+    #[inline]
+    fn refresh_memory(&self, needs_memory: bool) {
+        if needs_memory && self.admission.gates().has(Gates::FULL.and(Gates::EVICTING)) {
+            self.add_up_memory();
+        }
+    }
+
+    fn in_own_words(&self, gate: Gate) -> Gate {
+        if gate == Gate::Refuse(Error::OverOwnLimit) {
+            return Gate::Refuse(self.eviction.error());
+        }
+        gate
+    }
+
+    /// Sets the limit of memory.
+    pub fn set_limit(&self, _: Locked<'_>, limit: Limit) {
+        self.eviction.set_limit(limit);
+        self.add_up_memory();
+        self.context().wake_ports();
+    }
+
+    /// Sets the limits of single databases: number, policy, bytes. The others have none.
+    pub fn set_database_limits(&self, _: Locked<'_>, limits: &[(u32, Policy, i64)]) {
+        self.eviction.set_database_limits(limits);
+        self.add_up_memory();
+        self.context().wake_ports();
+    }
+
+    /// Why a command that may need memory is refused in this database.
+    #[inline]
+    pub(in crate::engine) fn refusal_in_database(&self, call: &Call<'_>) -> Option<Error> {
+        if !self.eviction.is_on() || !call.row().flags.deny_oom {
+            return None;
+        }
+        self.refusal_now(call.db)
+    }
+
+    #[cold]
+    fn refusal_now(&self, db: u32) -> Option<Error> {
+        let has_victims = |policy: Policy| {
+            let census = self.books.census(db);
+            if policy.is_volatile() { census.expiring > 0 } else { census.keys > 0 }
+        };
+        // A load, or a master, brings what it brings.
+        if self.mode() == Mode::Closed {
+            return None;
+        }
+        self.eviction.refusal_in(db, has_victims)?;
+        // There may be room by now.
+        self.add_up_memory();
+        self.eviction.refusal_in(db, has_victims)
+    }
+
+    /// Adds up the memory if this thread has changed much since the last time.
+    pub(in crate::engine) fn look_at_memory(&self, slot: &ThreadSlot) {
+        if self.eviction.is_sum_old(slot.changed_bytes.get()) {
+            slot.changed_bytes.set(0);
+            self.add_up_memory();
+        }
+    }
+
+    /// Adds up the memory of all tables, and opens or closes the gates that follow from it.
+    pub fn add_up_memory(&self) {
+        let (eviction, mut gates) = (&self.eviction, Gates::OPEN);
+        if eviction.is_on() {
+            for db in eviction.limited_databases() {
+                eviction.note_sum(Scope::Database(db), self.books.bytes_of(db));
+            }
+            let is_above = eviction.note_sum(Scope::All, self.books.totals().bytes);
+            let policy = eviction.policy();
+            let left = if policy.is_volatile() { self.books.expiring() } else { self.books.keys() };
+            let evicts = policy.evicts() && left > 0;
+            gates = gates
+                .and_if(evicts && eviction.is_far_above(), Gates::EVICTING)
+                .and_if(policy.evicts() && left == 0 && eviction.has_no_room(), Gates::FULL)
+                .and_if(!policy.evicts() && is_above, Gates::FULL);
+        }
+        self.admission.set_memory_gates(self.context(), gates);
     }
 
     /// Only the host's log may decide that a key has expired where the keyspace is closed.

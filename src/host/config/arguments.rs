@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::table::{BYTES, NUMBERS, Number, SAFEMODE, SWITCHES, TEXTS};
+use super::table::{BYTES, NUMBERS, Number, SAFEMODE, SWITCHES, TEXTS, split_unit};
 use crate::command::parse_integer;
 
 /// Reads `SAFEMODE`, or names and values as in the configuration file, with or without `midi.` in
@@ -69,12 +69,4 @@ fn parse_number(number: &Number, value: &str) -> Result<i64, String> {
             let Number { name, min, max, .. } = number;
             format!("load argument {name} must be between {min} and {max}, not '{value}'")
         })
-}
-
-/// A size as redis.conf writes it: 1k is 1000 bytes, 1kb is 1024, and so on.
-fn split_unit(value: &str) -> (&str, i64) {
-    let binary = [("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
-    let decimal = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("b", 1)];
-    let strip = |(unit, factor)| value.strip_suffix(unit).map(|digits| (digits, factor));
-    binary.into_iter().chain(decimal).find_map(strip).unwrap_or((value, 1))
 }

@@ -13,7 +13,10 @@ use redis_module::raw;
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings};
-use table::{LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, numbered, written};
+use table::{
+    LIKE_THE_HOST, MAXMEMORY_POLICY, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, named,
+    numbered, written,
+};
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
 /// what its configuration file names. So what CONFIG REWRITE wrote there wins over the load
@@ -40,6 +43,7 @@ fn ask_host_for_defaults(ctx: Ctx<'_>) {
         let value = ctx.config_number(&c_text(name)).unwrap_or(default);
         numbered(name).value.store(value, Ordering::Relaxed);
     }
+    *named(MAXMEMORY_POLICY).value.lock() = "host".into();
     let protected = ctx.config_text(&c_text(PROTECTED.name));
     PROTECTED.value.store(protected.is_none_or(|value| value != b"no"), Ordering::Relaxed);
 }

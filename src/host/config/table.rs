@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::super::api::RawString;
-use crate::engine::{Engine, Settings};
+use crate::command::parse_integer;
+use crate::engine::{Engine, Policy, Settings};
 use crate::limits;
 
 /// A numeric setting.
@@ -68,9 +69,11 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 20] = [
+pub static NUMBERS: [Number; 21] = [
     fixed("threads", 0, limits::THREADS),
     fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
+    // Read with the host's own limit: see `eviction.rs`.
+    Number { flags: BYTES, ..fixed(MAXMEMORY, 0, 0..=i64::MAX) },
     number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, |live| &live.max_jobs),
     number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1..=1 << 30, |live| &live.max_queued),
     length("max-pattern-bytes", limits::MAX_PATTERN_BYTES_DEFAULT, 1, |live| {
@@ -169,8 +172,8 @@ pub const REPLY_AFTER_IGNORED: &str =
 pub struct Text {
     /// The name without `midi.`.
     pub name: &'static str,
-    /// Whether it is one of TLS's, which can change; the others cannot.
-    pub is_tls: bool,
+    /// Whether and how it can change.
+    pub changes: Changes,
     /// The current value.
     pub value: Mutex<String>,
     /// The string last returned to the host, which is ours to free.
@@ -181,60 +184,96 @@ pub struct Text {
     pub error: &'static str,
 }
 
+/// Whether and how a text can change at run time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// It cannot.
+    Never,
+    /// It can, and takes effect when the host tells of changed settings.
+    Noticed,
+    /// It is one of TLS's: new connections begin with all of those.
+    Tls,
+}
+
 const fn text(
     name: &'static str,
-    is_tls: bool,
+    changes: Changes,
     valid: fn(&str) -> bool,
     error: &'static str,
 ) -> Text {
     let told = AtomicPtr::new(ptr::null_mut());
-    Text { name, is_tls, value: Mutex::new(String::new()), told, valid, error }
+    Text { name, changes, value: Mutex::new(String::new()), told, valid, error }
 }
 
 /// All text settings. Those of TLS are the host's settings of that name where they are empty.
-pub static TEXTS: [Text; 12] = [
+pub static TEXTS: [Text; 15] = [
+    // Limits of single databases.
+    text(
+        DB_MAXMEMORY,
+        Changes::Noticed,
+        |text| databases_in(text, bytes_of).is_some(),
+        "not a list of databases and sizes, such as 0:100mb 3:1gb",
+    ),
+    text(
+        DB_MAXMEMORY_POLICY,
+        Changes::Noticed,
+        |text| databases_in(text, Policy::named).is_some(),
+        "not a list of databases and policies, such as 0:allkeys-lru 3:volatile-ttl",
+    ),
+    // `host`, which is the default: the host's policy.
+    text(
+        MAXMEMORY_POLICY,
+        Changes::Noticed,
+        |text| text == "host" || Policy::named(text).is_some(),
+        "not host, noeviction, allkeys-auto, allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, \
+         volatile-lfu, volatile-random or volatile-ttl",
+    ),
     // The addresses of the ports; the host's if empty.
-    text("bind", false, |_| true, ""),
+    text("bind", Changes::Never, |_| true, ""),
     // The path of a Unix socket; none if empty.
-    text("unixsocket", false, |_| true, ""),
+    text("unixsocket", Changes::Never, |_| true, ""),
     // The socket's mode. It is octal, and so not a numeric setting.
     text(
         "unixsocketperm",
-        false,
+        Changes::Never,
         |text| file_mode(text).is_some(),
         "not a file mode in octal digits, 777 at most",
     ),
     // The host's appendfsync, where the host does not report it; always if empty.
     text(
         "assume-appendfsync",
-        false,
+        Changes::Never,
         |text| matches!(text, "" | "always" | "everysec" | "no"),
         "not always, everysec or no",
     ),
-    text("tls-cert-file", true, |_| true, ""),
-    text("tls-key-file", true, |_| true, ""),
-    text("tls-ca-cert-file", true, |_| true, ""),
-    text("tls-ca-cert-dir", true, |_| true, ""),
+    text("tls-cert-file", Changes::Tls, |_| true, ""),
+    text("tls-key-file", Changes::Tls, |_| true, ""),
+    text("tls-ca-cert-file", Changes::Tls, |_| true, ""),
+    text("tls-ca-cert-dir", Changes::Tls, |_| true, ""),
     text(
         "tls-auth-clients",
-        true,
+        Changes::Tls,
         |text| matches!(text, "" | "yes" | "no" | "optional"),
         "not yes, no or optional",
     ),
     text(
         "tls-auth-clients-user",
-        true,
+        Changes::Tls,
         |text| matches!(text, "" | "off" | "CN" | "URI"),
         "not off, CN or URI",
     ),
-    text("tls-protocols", true, |_| true, ""),
-    text("tls-ciphersuites", true, |_| true, ""),
+    text("tls-protocols", Changes::Tls, |_| true, ""),
+    text("tls-ciphersuites", Changes::Tls, |_| true, ""),
 ];
+
+/// The text setting `name`, which must be one of [`TEXTS`].
+pub fn named(name: &str) -> &'static Text {
+    TEXTS.iter().find(|text| text.name == name).expect("one of the names above")
+}
 
 /// The current value of the text setting `name`, which must be one of [`TEXTS`].
 pub fn written(name: &str) -> String {
-    let text = TEXTS.iter().find(|text| text.name == name).expect("one of the names above");
-    text.value.lock().clone()
+    named(name).value.lock().clone()
 }
 
 /// Reads a file mode as redis.conf writes it: octal, at most 777. Empty is 0: the umask decides.
@@ -257,6 +296,44 @@ pub fn max_clients() -> usize {
 pub fn lower_max_clients(settings: &Settings, possible: usize) {
     numbered(MAX_CLIENTS).value.store(possible as i64, Ordering::Relaxed);
     settings.port.max_clients.store(possible, Ordering::Relaxed);
+}
+
+/// The name of `midi.maxmemory`.
+pub const MAXMEMORY: &str = "maxmemory";
+
+/// The name of `midi.maxmemory-policy`.
+pub const MAXMEMORY_POLICY: &str = "maxmemory-policy";
+
+/// The name of `midi.db-maxmemory`.
+pub const DB_MAXMEMORY: &str = "db-maxmemory";
+
+/// The name of `midi.db-maxmemory-policy`.
+pub const DB_MAXMEMORY_POLICY: &str = "db-maxmemory-policy";
+
+/// Reads a list such as `0:100mb 3:1gb`: numbers of databases, each with a value. `None` if it is
+/// not valid.
+pub fn databases_in<V>(text: &str, value_of: impl Fn(&str) -> Option<V>) -> Option<Vec<(u32, V)>> {
+    let pair = |pair: &str| {
+        let (db, value) = pair.split_once(':')?;
+        Some((db.parse().ok()?, value_of(value)?))
+    };
+    text.split_ascii_whitespace().map(pair).collect()
+}
+
+/// A size as redis.conf writes it, 0 and above: 1k is 1000 bytes, 1kb is 1024, and so on.
+pub fn bytes_of(text: &str) -> Option<i64> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = split_unit(&text);
+    let number = parse_integer(digits.as_bytes()).filter(|&number| number >= 0)?;
+    number.checked_mul(unit)
+}
+
+/// The digits of such a size, and the bytes of its unit.
+pub fn split_unit(value: &str) -> (&str, i64) {
+    let binary = [("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
+    let decimal = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("b", 1)];
+    let strip = |(unit, factor)| value.strip_suffix(unit).map(|digits| (digits, factor));
+    binary.into_iter().chain(decimal).find_map(strip).unwrap_or((value, 1))
 }
 
 /// The name of `midi.maxclients`.

@@ -63,7 +63,9 @@ fn call<'a>(caller: &PortCaller<'_>, named: Named, args: &Args<'a>) -> Call<'a> 
         command,
         args: *args,
         db: caller.session.next_db(),
-        now: Now::lazy(config.clock).seeing_passed(caller.session.sees_passed(caller.engine())),
+        now: Now::lazy(config.clock)
+            .seeing_passed(caller.session.sees_passed(caller.engine()))
+            .silent(caller.session.is_silent()),
         limits: if config.safemode { caller.limits } else { caller.limits.alone() },
         prefix,
         author: Author::Nobody,

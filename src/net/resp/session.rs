@@ -36,6 +36,7 @@ pub struct Session {
     pub(super) replies: Replies,
     /// It imports keys: CLIENT IMPORT-SOURCE.
     import_source: bool,
+    no_touch: bool,
     /// Between MULTI and EXEC.
     pub(super) in_multi: bool,
     /// The transaction that MULTI or WATCH has begun.
@@ -78,6 +79,7 @@ impl Session {
             plain: !engine.config().safemode,
             replies: Replies::Wanted,
             import_source: false,
+            no_touch: false,
             in_multi: false,
             transaction: None,
             exec_replies: None,
@@ -102,6 +104,7 @@ impl Session {
         }
         self.leave_transaction();
         self.set_import_source(false);
+        self.set_no_touch(false);
         self.select(0);
         self.flow.client.names.lock().name.clear();
         self.be_nobody(engine);
@@ -123,7 +126,25 @@ impl Session {
     /// Whether its commands may run together with others.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.plain && self.replies == Replies::Wanted && !self.in_multi && !self.import_source
+        self.plain && self.replies == Replies::Wanted && !self.in_multi && !self.is_special()
+    }
+
+    /// Whether commands run otherwise for it than for others.
+    #[inline]
+    fn is_special(&self) -> bool {
+        self.import_source || self.no_touch
+    }
+
+    /// CLIENT NO-TOUCH.
+    pub fn set_no_touch(&mut self, is_on: bool) {
+        self.no_touch = is_on;
+        self.flow.client.condition.no_touch.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Whether its commands are no use of their keys.
+    #[inline]
+    pub fn is_silent(&self) -> bool {
+        self.no_touch
     }
 
     /// CLIENT IMPORT-SOURCE.

@@ -28,6 +28,8 @@ pub struct Transaction {
     pub(super) watching: Watching,
     /// Its client sees keys whose expiry has passed. Set by EXEC.
     pub(super) sees_passed: bool,
+    /// Its client's commands are no use of their keys. Set by EXEC.
+    pub(super) is_silent: bool,
 }
 
 /// A queued command.

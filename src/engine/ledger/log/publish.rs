@@ -59,8 +59,9 @@ impl Ledger {
         }
     }
 
-    /// Notes in the run that is under way that a key was removed because it was due.
-    pub(in crate::engine::ledger) fn note_expired(&self, slot: &ThreadSlot, db: u32, entry: Entry) {
+    /// Notes in the run that is under way that a key was removed by no command: it was due, or is
+    /// evicted.
+    pub(in crate::engine::ledger) fn note_removed(&self, slot: &ThreadSlot, db: u32, entry: Entry) {
         let mut run = slot.log.run.lock();
         run.add(db, Record::Del { key: entry.key() });
         run.note_removed(db, entry);

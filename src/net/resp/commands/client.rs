@@ -51,7 +51,10 @@ pub(super) fn client(caller: &mut PortCaller<'_>, which: ClientCommand, args: &A
             }
             say(caller, args, on);
         }
-        ClientCommand::NoTouch => say(caller, args, on_or_off(args)),
+        ClientCommand::NoTouch => {
+            let result = on_or_off(args).map(|on| caller.session.set_no_touch(on));
+            say(caller, args, result);
+        }
         ClientCommand::ImportSource => {
             let result = import_source(caller, args);
             say(caller, args, result);
@@ -366,6 +369,7 @@ impl Line<'_> {
             (condition.closing.load(Ordering::Relaxed), b'c'),
             (client.remote.is_none(), b'U'),
             (condition.no_evict.load(Ordering::Relaxed), b'e'),
+            (condition.no_touch.load(Ordering::Relaxed), b'T'),
             (condition.import_source.load(Ordering::Relaxed), b'I'),
         ];
         self.0.extend_from_slice(b" flags=");

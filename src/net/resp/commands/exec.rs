@@ -159,12 +159,13 @@ impl<'a> Plan<'a> {
         ExecStep::Refuse(denied_now(denied))
     }
 
-    /// Sets the time of all commands to `ms`, for a client that sees keys whose expiry has passed,
-    /// or for another.
-    pub(super) fn set_time(&mut self, ms: UnixMs, sees_passed: bool) {
+    /// Sets the time of all commands to `ms`, for the transaction's client.
+    pub(super) fn set_time(&mut self, ms: UnixMs, transaction: &Transaction) {
+        let now =
+            || Now::at(ms).seeing_passed(transaction.sees_passed).silent(transaction.is_silent);
         for step in &mut self.steps {
             if let ExecStep::Run(call) = step {
-                call.now = Now::at(ms).seeing_passed(sees_passed);
+                call.now = now();
             }
         }
     }
@@ -280,7 +281,7 @@ pub(super) fn run_as_unit(
         }
         let all = transaction.arguments();
         let mut plan = Plan::new(engine, Some((locked, host)), transaction, &all, user, db, limits);
-        plan.set_time(engine.shards().main_now(locked).ms(), transaction.sees_passed);
+        plan.set_time(engine.shards().main_now(locked).ms(), transaction);
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(|| refusal));
         Ok(Some(plan.run(engine, |call, transcript| match call.row().action {
             Action::Door(which) => run_by_host(locked, host, call, which, user).play(transcript),

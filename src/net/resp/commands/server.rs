@@ -150,7 +150,9 @@ pub fn not_here(caller: &mut PortCaller<'_>, args: &Args<'_>, is_subcommand: boo
 }
 
 /// The host's settings of which the port has its own, named `midi.` and this.
-const OWN_SETTINGS: [&str; 8] = [
+const OWN_SETTINGS: [&str; 10] = [
+    "maxmemory",
+    "maxmemory-policy",
     "port",
     "bind",
     "unixsocket",
@@ -172,8 +174,13 @@ fn settings_of_the_port(
         |(name, _): &&mut (Vec<u8>, Vec<u8>)| OWN_SETTINGS.iter().any(|own| name == own.as_bytes());
     for (name, value) in found.iter_mut().filter(own) {
         let own = host.config_get(locked, &[&[PREFIX.as_bytes(), name].concat()]);
-        // An empty `midi.bind` means the host's addresses.
-        let own = own.into_iter().next().filter(|(_, own)| name != b"bind" || !own.is_empty());
+        // Values that mean the host's.
+        let own = own.into_iter().next().filter(|(_, own)| match &name[..] {
+            b"bind" => !own.is_empty(),
+            b"maxmemory" => own != b"0",
+            b"maxmemory-policy" => own != b"host",
+            _ => true,
+        });
         if let Some((_, own)) = own {
             *value = own;
         }
@@ -193,6 +200,10 @@ fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
             ("Clients", Some((name, _))) => {
                 _ = write!(out, "{name}:{}\r\n", about_clients(name, shared))
             }
+            ("Memory" | "Stats", Some((name, _))) => match about_memory(name, &shared.engine) {
+                Some(value) => _ = write!(out, "{name}:{value}\r\n"),
+                None => out.push_str(line),
+            },
             _ => out.push_str(line),
         }
         if line.trim_end() == "# Keyspace" {
@@ -208,6 +219,18 @@ fn about_clients(name: &str, shared: &Shared) -> usize {
         "connected_clients" => shared.clients().len(),
         "maxclients" => shared.engine.settings().port.max_clients.load(Ordering::Relaxed),
         _ => 0,
+    }
+}
+
+/// A field of INFO about the limit of midi's memory; `None` for those that are the host's.
+fn about_memory(name: &str, engine: &Engine) -> Option<String> {
+    let limit = engine.ledger.eviction.limit();
+    match name {
+        "maxmemory" if limit.is_own => Some(limit.bytes.to_string()),
+        "maxmemory_human" if limit.is_own => Some(format!("{}B", limit.bytes)),
+        "maxmemory_policy" if engine.ledger.eviction.is_on() => Some(limit.policy.name().into()),
+        "evicted_keys" => Some(engine.ledger.books.evicted().to_string()),
+        _ => None,
     }
 }
 

@@ -155,6 +155,7 @@ pub(super) fn exec(caller: &mut PortCaller<'_>, args: &Args<'_>) {
         return caller.reply().null_array();
     }
     transaction.sees_passed = caller.session.sees_passed(caller.engine());
+    transaction.is_silent = caller.session.is_silent();
     match try_exec(caller, &transaction) {
         Tried::Done => caller.turn.spare = transaction.emptied(),
         Tried::Apart(Apart::Changed) => caller.reply().null_array(),
@@ -192,7 +193,7 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
         Ok(held) => held,
         Err(apart) => return Tried::Apart(apart),
     };
-    plan.set_time(now, transaction.sees_passed);
+    plan.set_time(now, transaction);
     let refusals = take(&mut plan.refusals);
     let tried = if plan.has_own {
         Tried::ExecReply(plan.run(engine, |call, transcript| holding.run(call, transcript)))

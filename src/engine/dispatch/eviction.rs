@@ -1,0 +1,187 @@
+//! Evicting keys: a write makes room in its own shard, and workers do so in the shards that have
+//! more than their share.
+
+use std::time::Instant;
+
+use crate::command::Error;
+use crate::engine::Engine;
+use crate::engine::call::{Call, Taking};
+use crate::engine::jobs::Progress;
+use crate::engine::ledger::{Gates, Scope};
+use crate::engine::shards::HeldShard;
+use crate::engine::slot::ThreadSlot;
+use crate::limits::{SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
+use crate::store::Store;
+
+impl Engine {
+    /// Before a command that may need memory, which holds this shard: evicts keys of the shard if
+    /// midi's keys are above a limit, and the shard above its share. Not within a transaction, where
+    /// a key must not vanish between two commands.
+    ///
+    /// # Errors
+    /// The command's database is full.
+    #[inline(always)]
+    pub(super) fn make_room(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+    ) -> Result<(), Error> {
+        if self.ledger.eviction.is_on() && call.row().flags.deny_oom {
+            return self.make_room_in(slot, call, shard, held);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn make_room_in(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+    ) -> Result<(), Error> {
+        self.ledger.look_at_memory(slot);
+        if let Some(error) = self.ledger.refusal_in_database(call) {
+            return Err(error);
+        }
+        for scope in self.ledger.eviction.scopes_of(call.db) {
+            if self.ledger.eviction.evicts(scope) && self.may_evict(slot) {
+                self.evict_in(slot, shard, held, scope);
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts a few keys of a shard that is above its share.
+    fn evict_in(&self, slot: &ThreadSlot, shard: u32, held: &mut HeldShard<'_>, scope: Scope) {
+        let share = self.ledger.eviction.share(scope, self.shards().count());
+        for _ in 0..VICTIMS_PER_WRITE {
+            let is_enough = bytes_in(held, scope) <= share || !self.ledger.eviction.evicts(scope);
+            if is_enough || !self.ledger.evict_one(slot, shard, held, scope) {
+                break;
+            }
+        }
+        self.announce_evicted(slot);
+    }
+
+    /// Whether this thread may evict now.
+    fn may_evict(&self, slot: &ThreadSlot) -> bool {
+        let mode = self.mode();
+        let is_open = mode.is_open_to_workers()
+            || slot.is_main() && mode.is_logged() && !self.gates().has(Gates::WRITES_PAUSED);
+        is_open
+            && !self.gates().has(Gates::LOG_FULL.and(Gates::NOTIFICATIONS))
+            && !slot.locked().is_some_and(|locked| self.shards().is_in_unit(locked))
+    }
+
+    fn announce_evicted(&self, slot: &ThreadSlot) {
+        if self.ledger.notifications.is_listening() {
+            self.ledger.announce_notifications(slot);
+        }
+    }
+
+    /// After a command of the main thread: evicts from any shard if writes have brought more than
+    /// they have evicted. Clients of the host's door cannot be made to wait for the workers.
+    #[inline]
+    pub(super) fn evict_on_main(&self, slot: &ThreadSlot) {
+        if self.ledger.eviction.is_on() && slot.is_main() {
+            self.evict_far_above(slot);
+        }
+    }
+
+    #[cold]
+    fn evict_far_above(&self, slot: &ThreadSlot) {
+        self.ledger.look_at_memory(slot);
+        let (eviction, scope) = (&self.ledger.eviction, Scope::All);
+        if !eviction.is_far_above() || !eviction.evicts(scope) || !self.may_evict(slot) {
+            return;
+        }
+        let (mut left, first) = (VICTIMS_ON_MAIN, fastrand::u32(..));
+        let share = eviction.share(scope, self.shards().count());
+        for step in 0..self.shards().count() {
+            let shard = self.shards().drawn(first.wrapping_add(step));
+            let Some(mut held) = self.shards().take(shard, Taking::MAIN) else { continue };
+            while left > 0
+                && held.bytes() > share
+                && self.ledger.evict_one(slot, shard, &mut held, scope)
+            {
+                left -= 1;
+            }
+            self.ledger.release(slot, shard, held);
+            if left == 0 || !eviction.evicts(scope) {
+                break;
+            }
+        }
+        self.announce_evicted(slot);
+    }
+}
+
+/// The memory of the keys of a shard that a limit concerns.
+fn bytes_in(store: &Store, scope: Scope) -> i64 {
+    match scope {
+        Scope::All => store.bytes(),
+        Scope::Database(db) => store.census(db).bytes,
+    }
+}
+
+/// A worker's way through the shards. It goes through all of them, not only through its own: other
+/// workers may sleep.
+pub(super) struct Evicting {
+    next: u32,
+    /// Shards since the last one in which something was evicted.
+    in_vain: u32,
+}
+
+impl Evicting {
+    /// Begins at a shard of the worker's own.
+    pub(super) fn new(worker: usize) -> Self {
+        Evicting { next: worker as u32, in_vain: 0 }
+    }
+
+    /// One slice. It is done if nothing is to be evicted.
+    pub(super) fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+        if !engine.ledger.eviction.is_on() {
+            return Progress::Done;
+        }
+        engine.ledger.look_at_memory(slot);
+        let Some(scope) = engine.ledger.eviction.exceeded().next() else { return Progress::Done };
+        if !engine.may_evict(slot) {
+            return Progress::Done;
+        }
+        let progress = self.evict(engine, slot, scope);
+        engine.announce_evicted(slot);
+        engine.ledger.add_up_memory();
+        progress
+    }
+
+    fn evict(&mut self, engine: &Engine, slot: &ThreadSlot, scope: Scope) -> Progress {
+        let (start, count) = (Instant::now(), engine.shards().count());
+        let goes_on = || engine.ledger.eviction.evicts(scope) && start.elapsed() < SLICE;
+        let mut progress = Progress::Blocked;
+        while goes_on() {
+            let shard = self.next % count;
+            self.next = shard + 1;
+            let Some(mut held) = engine.shards().get(shard).token.try_take_long() else { continue };
+            progress = Progress::More;
+            // Where no shard above its share has a key that may go, the others have.
+            let is_first_round = self.in_vain < count;
+            let floor = if is_first_round { engine.ledger.eviction.share(scope, count) } else { 0 };
+            self.in_vain += 1;
+            while bytes_in(&held, scope) > floor && goes_on() {
+                if !engine.ledger.evict_one(slot, shard, &mut held, scope) {
+                    break;
+                }
+                self.in_vain = 0;
+            }
+            engine.ledger.release(slot, shard, held);
+        }
+        if self.in_vain > 2 * count {
+            // What is left may not go now: it is tried again with the next tick.
+            self.in_vain = 0;
+            return Progress::Done;
+        }
+        progress
+    }
+}

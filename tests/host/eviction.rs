@@ -1,0 +1,445 @@
+//! The promise: midi's keys keep within `midi.maxmemory`, or within what is left of the host's
+//! `maxmemory`, by the policy that is set; and what is evicted is a removed key like any other.
+
+use std::time::Duration;
+
+use crate::common::{
+    Client, Door, Mode, Random, Server, Value, at_once, beside, replicas, wait_until,
+};
+
+const MIB: i64 = 1 << 20;
+const LIMIT: i64 = 4 * MIB;
+
+const POLICIES: [&str; 8] = [
+    "allkeys-auto",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+];
+
+/// midi's keys take so many bytes.
+fn bytes(client: &mut Client) -> i64 {
+    client.info_number("midi_memory", "midi_table_bytes")
+}
+
+fn evicted(client: &mut Client) -> i64 {
+    client.info_number("midi_memory", "midi_evicted_keys")
+}
+
+/// SETs through a door; `arguments` follow the value. Returns the errors.
+fn fill(
+    door: Door,
+    client: &mut Client,
+    keys: std::ops::Range<usize>,
+    size: usize,
+    arguments: &[&str],
+) -> Vec<String> {
+    let value = "v".repeat(size);
+    let mut errors = Vec::new();
+    for keys in keys.collect::<Vec<_>>().chunks(500) {
+        let set = |key: &usize| {
+            let key = format!("key:{key}");
+            let set: Vec<&str> = [&["SET", &key, &value], arguments].concat();
+            door.named(&set)
+        };
+        let calls: Vec<_> = keys.iter().map(set).collect();
+        let replies = client.pipeline(&calls);
+        errors.extend(replies.iter().filter(|reply| reply.is_error()).map(Value::text));
+    }
+    errors
+}
+
+fn limited(mode: Mode, policy: &str) -> Server {
+    mode.builder().with_port().load(&format!("maxmemory {LIMIT} maxmemory-policy {policy}")).start()
+}
+
+#[test]
+fn every_policy_keeps_to_the_limit_on_every_door() {
+    for mode in Mode::ALL {
+        let all = mode == Mode::Adaptive;
+        for policy in if all { &POLICIES[..] } else { &POLICIES[..1] } {
+            let server = limited(mode, policy);
+            let mut host = server.client();
+            for door in [Door::Host, Door::Port] {
+                let mut client = door.client(&server);
+                let before = evicted(&mut host);
+                let errors = fill(door, &mut client, 0..30_000, 200, &["EX", "1000"]);
+                assert_eq!(errors, [""; 0], "{mode:?} {policy} {door:?}");
+                let (used, evicted) = (bytes(&mut host), evicted(&mut host) - before);
+                assert!(used <= LIMIT + LIMIT / 50, "{mode:?} {policy} {door:?}: {used}");
+                assert!(used > LIMIT / 10 * 9, "{mode:?} {policy} {door:?}: {used}");
+                assert!(evicted > 10_000, "{mode:?} {policy} {door:?}: {evicted}");
+            }
+            let keys = host.integer("MIDI.DBSIZE") as usize;
+            assert_eq!(host.run("MIDI.KEYS *").array().len(), keys);
+        }
+    }
+}
+
+const OOM: &str = "OOM command not allowed when used memory > 'midi.maxmemory'.";
+
+#[test]
+fn without_eviction_writes_that_need_memory_are_refused() {
+    for mode in Mode::ALL {
+        let server = limited(mode, "noeviction");
+        for door in [Door::Host, Door::Port] {
+            let mut client = door.client(&server);
+            let errors = fill(door, &mut client, 0..30_000, 200, &[]);
+            assert!(errors.len() > 5000, "{}", errors.len());
+            assert!(errors.iter().all(|error| error == OOM), "{:?}", errors[0]);
+            assert!(bytes(&mut server.client()) < LIMIT + LIMIT / 50);
+            let call = |client: &mut Client, words: &[&str]| client.call(&door.named(words));
+            assert_eq!(call(&mut client, &["SET", "a", "b"]), Value::error(OOM));
+            assert_eq!(call(&mut client, &["MSET", "a", "b", "c", "d"]), Value::error(OOM));
+            assert_eq!(call(&mut client, &["STRLEN", "key:0"]), Value::Integer(200));
+            // Room at once, for the same client and for others.
+            assert_eq!(call(&mut client, &["DEL", "key:0", "key:1"]), Value::Integer(2));
+            let names: Vec<String> = (2..200).map(|n| format!("key:{n}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            call(&mut client, &[&["DEL"], &names[..]].concat());
+            assert_eq!(call(&mut client, &["SET", "a", "b"]), Value::ok());
+            server.client().ok("MIDI.FLUSHALL SYNC");
+        }
+    }
+}
+
+/// The reference's complaint: with one limit for both, a growing midi emptied the host.
+#[test]
+fn who_grows_pays() {
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
+        let server = Mode::Adaptive.builder().with_port().start();
+        let (mut host, mut port) = (server.client(), server.midi_client());
+        let native = |client: &mut Client| client.integer("DBSIZE");
+        for keys in (0..5000).collect::<Vec<_>>().chunks(500) {
+            let set = |n: &usize| vec!["SET".to_string(), format!("n:{n}"), "v".repeat(100)];
+            host.pipeline(&keys.iter().map(set).collect::<Vec<_>>());
+        }
+        let used = host.info_number("memory", "used_memory");
+        host.ok(&format!("CONFIG SET maxmemory-policy {policy}"));
+        host.ok(&format!("CONFIG SET maxmemory {}", used + 16 * MIB));
+        let errors = fill(Door::Port, &mut port, 0..150_000, 200, &[]);
+        assert_eq!(errors, [""; 0], "{policy}");
+        assert_eq!(native(&mut host), 5000, "{policy}");
+        assert!(evicted(&mut host) > 50_000, "{policy}");
+        assert_eq!(host.info_number("stats", "evicted_keys"), 0, "{policy}");
+        let errors = fill(Door::Host, &mut host, 0..50_000, 300, &[]);
+        assert_eq!(errors, [""; 0], "{policy}");
+        assert_eq!(native(&mut host), 5000, "{policy}");
+        // The host's own growth is paid by its own keys.
+        let kept = host.integer("MIDI.DBSIZE");
+        for keys in (5000..60_000).collect::<Vec<_>>().chunks(500) {
+            let set = |n: &usize| vec!["SET".to_string(), format!("n:{n}"), "v".repeat(100)];
+            host.pipeline(&keys.iter().map(set).collect::<Vec<_>>());
+        }
+        assert!(host.info_number("stats", "evicted_keys") > 0, "{policy}");
+        assert!(host.integer("MIDI.DBSIZE") > kept * 9 / 10, "{policy}");
+    }
+}
+
+#[test]
+fn a_host_that_has_filled_its_memory_leaves_none() {
+    let server = Mode::Adaptive.builder().with_port().start();
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    let used = host.info_number("memory", "used_memory");
+    host.ok("CONFIG SET maxmemory-policy allkeys-lru");
+    host.ok(&format!("CONFIG SET maxmemory {}", used + 8 * MIB));
+    for keys in (0..100_000).collect::<Vec<_>>().chunks(500) {
+        let set = |n: &usize| vec!["SET".to_string(), format!("n:{n}"), "v".repeat(100)];
+        host.pipeline(&keys.iter().map(set).collect::<Vec<_>>());
+    }
+    wait_until("midi knows", || port.run("SET a b").is_error());
+    let error = port.run("SET a b").text();
+    assert!(error.starts_with("OOM ") && error.contains("midi.maxmemory"), "{error}");
+    // With a limit of its own midi has its memory, and the host gives way.
+    host.ok("CONFIG SET midi.maxmemory 2mb");
+    wait_until("midi has room", || port.run("SET a b") == Value::ok());
+    assert_eq!(fill(Door::Port, &mut port, 0..20_000, 200, &[]), [""; 0]);
+    assert!(bytes(&mut host) > MIB);
+    assert_eq!(host.info("midi_memory")["midi_evictable_host_keys"], "all");
+}
+
+fn has(client: &mut Client, key: &str) -> bool {
+    client.run(&format!("MIDI.EXISTS {key}")) == Value::Integer(1)
+}
+
+#[test]
+fn what_is_used_stays() {
+    for (policy, door) in [
+        ("allkeys-lru", Door::Port),
+        ("allkeys-lfu", Door::Port),
+        ("allkeys-auto", Door::Host),
+        ("allkeys-lfu", Door::Host),
+    ] {
+        let server = limited(Mode::Adaptive, policy);
+        let mut client = door.client(&server);
+        let mut host = server.client();
+        let mut silent = server.midi_client();
+        let knows_no_touch = silent.run("CLIENT NO-TOUCH ON") == Value::ok();
+        let names =
+            |kind: &str| -> Vec<String> { (0..100).map(|n| format!("{kind}:{n}")).collect() };
+        let value = "v".repeat(100);
+        for kind in ["get", "mget", "append", "exists", "silent"] {
+            names(kind).iter().for_each(|name| {
+                assert_eq!(client.call(&door.named(&["SET", name, &value])), Value::ok());
+            });
+        }
+        for round in 0..60 {
+            let gets: Vec<_> = names("get").iter().map(|key| door.named(&["GET", key])).collect();
+            client.pipeline(&gets);
+            let mget = names("mget");
+            let words: Vec<&str> =
+                ["MGET"].into_iter().chain(mget.iter().map(|n| &n[..])).collect();
+            client.call(&door.named(&words));
+            for name in names("append") {
+                client.call(&door.named(&["GETRANGE", &name, "0", "1"]));
+            }
+            for name in names("exists") {
+                client.call(&door.named(&["EXISTS", &name]));
+                client.call(&door.named(&["TTL", &name]));
+                silent.run(&format!("GET silent:{}", &name[7..]));
+            }
+            let first = 1_000_000 + round * 2000;
+            assert_eq!(fill(door, &mut client, first..first + 2000, 100, &[]), [""; 0]);
+        }
+        let mut left = |kind: &str| names(kind).iter().filter(|name| has(&mut host, name)).count();
+        for kind in ["get", "mget", "append"] {
+            assert!(left(kind) >= 97, "{policy} {door:?}: {} of {kind} are left", left(kind));
+        }
+        assert!(left("exists") < 50, "{policy} {door:?}: {}", left("exists"));
+        assert!(!knows_no_touch || left("silent") < 50, "{policy} {door:?}: {}", left("silent"));
+    }
+}
+
+#[test]
+fn volatile_policies_leave_the_others_alone() {
+    for policy in POLICIES.into_iter().filter(|policy| policy.starts_with("volatile-")) {
+        let server = limited(Mode::Adaptive, policy);
+        let (mut host, mut port) = (server.client(), server.midi_client());
+        assert_eq!(fill(Door::Port, &mut port, 0..5000, 200, &[]), [""; 0]);
+        assert_eq!(fill(Door::Port, &mut port, 5000..40_000, 200, &["EX", "1000"]), [""; 0]);
+        let kept = (0..5000).filter(|n| has(&mut host, &format!("key:{n}"))).count();
+        assert_eq!(kept, 5000, "{policy}");
+        // Where all that is left is to stay, there is nothing to evict.
+        let errors = fill(Door::Port, &mut port, 40_000..80_000, 200, &[]);
+        assert!(errors.len() > 10_000, "{policy}: {}", errors.len());
+        assert!(errors.iter().all(|error| error == OOM), "{policy}: {}", errors[0]);
+        assert_eq!(host.info_number("midi_expiry", "midi_expiring_keys"), 0, "{policy}");
+    }
+}
+
+#[test]
+fn what_is_due_goes_first() {
+    let server = limited(Mode::Adaptive, "allkeys-lru");
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    assert_eq!(fill(Door::Port, &mut port, 0..8000, 200, &[]), [""; 0]);
+    assert_eq!(fill(Door::Port, &mut port, 8000..12_000, 200, &["PX", "300"]), [""; 0]);
+    std::thread::sleep(Duration::from_millis(1500));
+    let before = evicted(&mut host);
+    assert_eq!(fill(Door::Port, &mut port, 20_000..23_000, 200, &[]), [""; 0]);
+    assert_eq!(evicted(&mut host), before, "what was due made room");
+}
+
+#[test]
+fn a_lower_limit_is_reached_under_load() {
+    for mode in Mode::ALL {
+        let server = mode.builder().with_port().start();
+        let mut host = server.client();
+        host.ok("CONFIG SET midi.maxmemory-policy allkeys-auto");
+        host.ok("CONFIG SET midi.maxmemory 16mb");
+        let load = |_: &mut Client, random: &mut Random| {
+            let first = random.below(1_000_000);
+            let errors = fill(Door::Port, &mut server.midi_client(), first..first + 2000, 200, &[]);
+            assert_eq!(errors, [""; 0]);
+        };
+        beside(&server, 2, load, || {
+            wait_until("16 MiB are full", || bytes(&mut host) > 15 * MIB);
+            host.ok("CONFIG SET midi.maxmemory 2mb");
+            wait_until("2 MiB are left", || bytes(&mut host) < 2 * MIB + MIB / 10);
+            host.ok("CONFIG SET midi.maxmemory 8mb");
+            wait_until("8 MiB are full", || bytes(&mut host) > 7 * MIB);
+        });
+        assert!(bytes(&mut host) < 8 * MIB + MIB / 5);
+    }
+}
+
+#[test]
+fn values_of_any_size_keep_to_the_limit() {
+    let server = limited(Mode::Adaptive, "allkeys-auto");
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    for round in 0..20 {
+        assert_eq!(fill(Door::Port, &mut port, 0..5000, 50 + round, &[]), [""; 0]);
+        for size in [100_000, 1_000_000] {
+            let value = vec![b'v'; size];
+            let key = format!("large:{round}");
+            assert_eq!(port.call(&[b"SET".as_slice(), key.as_bytes(), &value]), Value::ok());
+            let set = [b"MIDI.SET".as_slice(), b"other", &value];
+            assert_eq!(host.call(&set), Value::ok());
+        }
+        // One value more than the limit may be there.
+        assert!(bytes(&mut host) < LIMIT + 2 * MIB, "{}", bytes(&mut host));
+        wait_until("the rest is evicted", || bytes(&mut host) < LIMIT + LIMIT / 50);
+    }
+    assert!(port.run("EXISTS large:19") == Value::Integer(1) || evicted(&mut host) > 0);
+}
+
+#[test]
+fn nothing_vanishes_within_a_transaction() {
+    let server = limited(Mode::Adaptive, "allkeys-random");
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    assert_eq!(fill(Door::Port, &mut port, 0..30_000, 200, &[]), [""; 0]);
+    let value = "v".repeat(500);
+    for (client, door) in [(&mut host, Door::Host), (&mut port, Door::Port)] {
+        client.ok("MULTI");
+        for n in 0..300 {
+            client.call(&door.named(&["SET", &format!("m:{n}"), &value]));
+        }
+        for n in 0..300 {
+            client.call(&door.named(&["STRLEN", &format!("m:{n}")]));
+        }
+        let replies = client.run("EXEC").array();
+        assert!(replies[300..].iter().all(|reply| *reply == Value::Integer(500)));
+    }
+    wait_until("the debt is paid", || bytes(&mut host) < LIMIT + LIMIT / 50);
+}
+
+#[test]
+fn evicted_keys_are_told_and_watched() {
+    let server = limited(Mode::Adaptive, "allkeys-lru");
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    host.ok("CONFIG SET notify-keyspace-events Ee");
+    let mut listener = server.client();
+    listener.run("SUBSCRIBE __keyevent@0__:evicted");
+    host.ok("MIDI.SET watched v");
+    port.ok("SET seen v");
+    let mut of_port = server.midi_client();
+    of_port.ok("WATCH seen");
+    let mut of_host = server.client();
+    of_host.ok("WATCH watched");
+    assert_eq!(fill(Door::Port, &mut port, 0..60_000, 200, &[]), [""; 0]);
+    let message = listener.read().array();
+    assert_eq!(message[1], Value::bulk("__keyevent@0__:evicted"));
+    let gone = message[2].text();
+    assert!(!has(&mut host, &gone) || gone.starts_with("key:"), "{gone}");
+    assert_eq!(host.call(&["CONFIG", "SET", "notify-keyspace-events", ""]), Value::ok());
+    for (client, key, door) in
+        [(&mut of_port, "seen", Door::Port), (&mut of_host, "watched", Door::Host)]
+    {
+        let is_gone = !has(&mut host, key);
+        client.ok("MULTI");
+        client.call(&door.named(&["GET", key]));
+        let reply = client.run("EXEC");
+        assert_eq!(reply.is_null(), is_gone, "{key}: {reply:?}");
+    }
+    assert!(!has(&mut host, "seen"), "it was not used");
+}
+
+/// Replicas evict nothing: they follow.
+#[test]
+fn replicas_and_restarts_have_the_same_keys() {
+    let builder = || {
+        replicas::with_aof_always(Mode::Adaptive.builder().with_port())
+            .load(&format!("maxmemory {LIMIT} maxmemory-policy allkeys-auto"))
+    };
+    let (mut server, replica) = (builder().start(), builder().start());
+    replicas::follow(&replica, server.port());
+    replicas::wait_for_link(&replica);
+    let load = |number: usize| {
+        let mut port = server.midi_client();
+        for round in 0..5 {
+            let first = number * 1_000_000 + round * 5000;
+            assert_eq!(fill(Door::Port, &mut port, first..first + 5000, 200, &[]), [""; 0]);
+        }
+    };
+    at_once(3, load);
+    assert!(evicted(&mut server.client()) > 10_000);
+    replicas::must_become_equal(&[&server, &replica], "after evictions");
+    assert_eq!(evicted(&mut replica.client()), 0);
+    let digest = |server: &Server| server.client().run("MIDI.KEYSPACEDIGEST");
+    let before = digest(&server);
+    server.crash();
+    server.restart(redis_server());
+    assert_eq!(digest(&server), before);
+}
+
+/// A load is never cut: what is too much goes after it.
+#[test]
+fn a_load_above_the_limit_is_evicted_after_it() {
+    let mut server = Mode::Adaptive.builder().with_port().start();
+    let mut host = server.client();
+    host.ok("MIDI.POPULATE 50000 key 200");
+    host.ok("SAVE");
+    host.ok("CONFIG SET midi.maxmemory-policy allkeys-lru");
+    host.ok("CONFIG SET midi.maxmemory 4mb");
+    wait_until("4 MiB are left", || bytes(&mut host) < LIMIT + LIMIT / 50);
+    host.ok("CONFIG REWRITE");
+    server.crash();
+    server.restart(redis_server());
+    let mut host = server.client();
+    wait_until("4 MiB are left again", || bytes(&mut host) < LIMIT + LIMIT / 50);
+    assert_eq!(host.run("CONFIG GET midi.maxmemory-policy").array()[1].text(), "allkeys-lru");
+}
+
+#[test]
+fn settings_are_told() {
+    let server = Mode::Adaptive.builder().with_port().start();
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    let memory = |port: &mut Client| {
+        let info = port.info("memory");
+        (info["maxmemory"].clone(), info["maxmemory_policy"].clone())
+    };
+    assert_eq!(memory(&mut port), ("0".into(), "noeviction".into()));
+    host.ok("CONFIG SET midi.maxmemory 3mb");
+    host.ok("CONFIG SET midi.maxmemory-policy volatile-ttl");
+    assert_eq!(memory(&mut port), ("3145728".into(), "volatile-ttl".into()));
+    let of_port =
+        |port: &mut Client, name: &str| port.run(&format!("CONFIG GET {name}")).array()[1].text();
+    assert_eq!(of_port(&mut port, "maxmemory"), "3145728");
+    assert_eq!(of_port(&mut port, "maxmemory-policy"), "volatile-ttl");
+    let wrong = host.run("CONFIG SET midi.maxmemory-policy lru").text();
+    assert!(wrong.contains("volatile-ttl"), "{wrong}");
+    host.ok("CONFIG SET maxmemory 2mb");
+    wait_until("it is warned of", || server.log().contains("is not below maxmemory"));
+}
+
+/// A database with a limit of its own evicts its own keys, and no others.
+#[test]
+fn a_noisy_database_pays_for_itself() {
+    for mode in Mode::ALL {
+        let server = mode.builder().with_port().start();
+        let (mut host, mut port) = (server.client(), server.midi_client());
+        host.ok("CONFIG SET midi.maxmemory 16mb");
+        host.ok("CONFIG SET midi.maxmemory-policy allkeys-lru");
+        host.call(&["CONFIG", "SET", "midi.db-maxmemory", "1:2mb 2:1mb"]);
+        host.ok("CONFIG SET midi.db-maxmemory-policy 2:noeviction");
+        assert_eq!(fill(Door::Port, &mut port, 0..20_000, 200, &[]), [""; 0]);
+        for door in [Door::Port, Door::Host] {
+            let mut noisy = door.client(&server);
+            noisy.ok("SELECT 1");
+            assert_eq!(fill(door, &mut noisy, 0..60_000, 200, &[]), [""; 0], "{mode:?}");
+            let kept = noisy.call(&door.named(&["DBSIZE"])).integer();
+            assert!((5000..10_000).contains(&kept), "{mode:?} {door:?}: {kept}");
+            noisy.ok("SELECT 2");
+            let errors = fill(door, &mut noisy, 0..10_000, 200, &[]);
+            assert!(errors.len() > 4000, "{mode:?} {door:?}: {}", errors.len());
+            let named =
+                "OOM command not allowed when used memory > 'midi.db-maxmemory' of database 2.";
+            assert!(errors.iter().all(|error| error == named), "{}", errors[0]);
+            assert_eq!(noisy.call(&door.named(&["MSET", "a", "b"])), Value::error(named));
+            assert_eq!(noisy.call(&door.named(&["STRLEN", "key:0"])), Value::Integer(200));
+        }
+        assert_eq!(host.integer("MIDI.DBSIZE"), 20_000, "{mode:?}: the quiet one");
+        port.ok("SELECT 2");
+        port.ok("FLUSHDB");
+        assert_eq!(port.run("SET a b"), Value::ok(), "{mode:?}");
+        for wrong in ["1", "1:", "x:1mb", "1:lots"] {
+            assert!(
+                host.call(&["CONFIG", "SET", "midi.db-maxmemory", wrong]).is_error(),
+                "{wrong}"
+            );
+        }
+    }
+}
