@@ -1,6 +1,7 @@
 //! Runs experiments: starts the servers, fills them, and runs the legs in turn, round after
 //! round (A B A B), so that disturbances of the machine affect all of them.
 
+pub mod cache;
 pub mod durable;
 pub mod replica;
 pub mod snapshot;
@@ -13,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::de::DeserializeOwned;
 
+use self::cache::{Cache, Sets};
 use self::durable::AofRestart;
 use self::replica::Replica;
 use self::snapshot::{Forks, Snapshot};
@@ -201,10 +204,27 @@ pub enum Work {
     Rewrite(Load),
     /// Restarts from an AOF; on a server of its own.
     AofRestart(AofRestart),
+    /// A trace replayed on a server of its own. Its requests are the same in each round, so it has
+    /// one.
+    Cache(Cache),
+    /// SETs to a server that is full, and to one that is not.
+    Sets(Sets),
     /// Writes of this many bytes, each with an fdatasync: what the disk takes.
     RawSyncs(usize),
     /// A command line whose last line of output has figures: a JSON object of names and values.
     Program(String),
+}
+
+impl Work {
+    /// Whether it has one round.
+    fn is_once(&self, quick: bool) -> bool {
+        match self {
+            Work::Cache(_) => true,
+            // A program has its own rounds.
+            Work::Program(_) => quick,
+            _ => false,
+        }
+    }
 }
 
 /// A process of the load generator.
@@ -325,8 +345,7 @@ impl Bench {
         }
         for number in 0..self.plan.rounds {
             for leg in &experiment.legs {
-                // A program has its own rounds.
-                if self.plan.quick && number > 0 && matches!(leg.work, Work::Program(_)) {
+                if number > 0 && leg.work.is_once(self.plan.quick) {
                     bar.inc(1);
                     continue;
                 }
@@ -415,6 +434,8 @@ impl Bench {
             Work::AofRestart(what) => {
                 round.commands.push(self.fill(server, what.fill.clone(), what.keys)?);
             }
+            Work::Cache(what) => self.cache(what, server, so_far, round)?,
+            Work::Sets(what) => self.sets(what, server, round)?,
             Work::RawSyncs(_) | Work::Program(_) => bail!("this needs no server"),
         }
         Ok(())
@@ -637,7 +658,12 @@ impl Drop for Running {
 
 impl Running {
     /// Closes its input, waits until it exits, and reads its figures.
-    fn finish(mut self) -> Result<Summary> {
+    fn finish(self) -> Result<Summary> {
+        self.output()
+    }
+
+    /// The same for a program with other figures.
+    fn output<T: DeserializeOwned>(mut self) -> Result<T> {
         drop(self.child.stdin.take());
         let mut text = String::new();
         if let Some(output) = &mut self.child.stdout {

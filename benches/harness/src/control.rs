@@ -1,7 +1,7 @@
 //! A plain connection for everything but load: PING, CONFIG SET, INFO, long commands.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,7 +17,15 @@ impl Control {
     /// # Errors
     /// No server listens there.
     pub fn open(port: u16) -> Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        Self::at((Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// A connection to any machine.
+    ///
+    /// # Errors
+    /// No server listens there.
+    pub fn at(address: impl ToSocketAddrs) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(300)))?;
         Ok(Control { stream })
     }
@@ -45,6 +53,22 @@ impl Control {
     /// A broken connection.
     pub fn memcached_version(&mut self) -> Result<String> {
         self.exchange(b"version\r\n", Protocol::Memcached)
+    }
+
+    /// Sends memcached's `stats`; returns its reply.
+    ///
+    /// # Errors
+    /// A broken connection.
+    pub fn memcached_stats(&mut self) -> Result<String> {
+        self.stream.write_all(b"stats\r\n")?;
+        let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+        while !all.ends_with(b"END\r\n") {
+            match self.stream.read(&mut buffer)? {
+                0 => bail!("the server closed the connection"),
+                count => all.extend_from_slice(&buffer[..count]),
+            }
+        }
+        Ok(String::from_utf8_lossy(&all).into_owned())
     }
 
     fn exchange(&mut self, bytes: &[u8], protocol: Protocol) -> Result<String> {

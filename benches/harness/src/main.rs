@@ -6,7 +6,7 @@
 //!      │
 //!    bench     starts and pins servers, fills them, interleaves the rounds
 //!    ┌─┴──┐
-//! server  load (a process of its own)      echo
+//! server  load, replay (processes of their own)      echo
 //!      │
 //!   report     terminal, JSON, HTML, docs/benchmarks.md
 //! ```
@@ -21,6 +21,7 @@ mod goals;
 mod load;
 mod machine;
 mod process;
+mod replay;
 mod report;
 mod results;
 mod server;
@@ -51,6 +52,8 @@ enum Command {
     Report(ReportOptions),
     /// Send commands to a server and measure
     Load(load::Options),
+    /// Use a server as a cache and count the hits
+    Replay(replay::Options),
     /// Serve a fixed reply without parsing: the floor
     Echo(echo::Options),
 }
@@ -123,6 +126,14 @@ fn command() -> Result<()> {
             match options.json {
                 true => println!("{}", serde_json::to_string(&summary)?),
                 false => print!("{summary}"),
+            }
+            Ok(())
+        }
+        Command::Replay(options) => {
+            let found = replay::run(&options)?;
+            match options.json {
+                true => println!("{}", serde_json::to_string(&found)?),
+                false => print!("{found}"),
             }
             Ok(())
         }

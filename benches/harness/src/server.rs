@@ -143,18 +143,32 @@ impl Spec {
 
     /// With a library in front of its fsyncs that counts those of its AOF.
     pub fn counting_fsyncs(self) -> Spec {
-        // Cargo builds it with this program.
-        let library = std::env::current_exe()
-            .map(|own| own.with_file_name("deps").join("libmidi_test_disk.so"))
-            .unwrap_or_default();
-        self.with_env("LD_PRELOAD", &library.display().to_string())
+        self.with_library("libmidi_test_disk.so")
             .with_env("DISK_PATH", "/appendonlydir/")
             .with_env(LOG, &format!("{DIR}/{FSYNCS}"))
+    }
+
+    /// With a library in front of its clock, whose time of day is ahead by the milliseconds in
+    /// [`Server::clock`].
+    pub fn with_own_clock(self) -> Spec {
+        self.with_library("libmidi_test_clock.so").with_env(CLOCK, &format!("{DIR}/{TIME}"))
+    }
+
+    fn with_library(self, name: &str) -> Spec {
+        // Cargo builds it with this program.
+        let library = std::env::current_exe()
+            .map(|own| own.with_file_name("deps").join(name))
+            .unwrap_or_default();
+        self.with_env("LD_PRELOAD", &library.display().to_string())
     }
 
     /// Whether its fsyncs are counted.
     pub fn counts_fsyncs(&self) -> bool {
         self.env.iter().any(|(name, _)| name == LOG)
+    }
+
+    fn has_own_clock(&self) -> bool {
+        self.env.iter().any(|(name, _)| name == CLOCK)
     }
 
     /// With TLS on the port for load. Clients need no certificate.
@@ -332,6 +346,12 @@ const KEY: &str = "server.key";
 /// Tells the library that counts fsyncs where to put them.
 const LOG: &str = "DISK_LOG";
 
+/// Tells the library in front of the clock where its time is.
+const CLOCK: &str = "CLOCK_FILE";
+
+/// That file in a server's directory.
+const TIME: &str = "clock";
+
 /// A running server. It is stopped when dropped.
 pub struct Server {
     /// Its description.
@@ -444,6 +464,11 @@ impl Server {
         self.spec.counts_fsyncs().then(|| self.dir().join(FSYNCS))
     }
 
+    /// The file with the milliseconds by which its clock is ahead, if it has its own.
+    pub fn clock(&self) -> Option<PathBuf> {
+        self.spec.has_own_clock().then(|| self.dir().join(TIME))
+    }
+
     /// The processes' ports.
     pub fn ports(&self, door: Door) -> Vec<u16> {
         self.processes.iter().map(|process| process.port(door)).collect()
@@ -502,6 +527,9 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
         fs::write(dir.join(CERTIFICATE), own.cert.pem())?;
         fs::write(dir.join(KEY), own.signing_key.serialize_pem())?;
+    }
+    if spec.has_own_clock() {
+        fs::write(dir.join(TIME), 0_i64.to_ne_bytes())?;
     }
     let (number, in_dir) = (port.to_string(), dir.display().to_string());
     let mut args = spec.kind.arguments(host_port, dir);

@@ -74,3 +74,22 @@ fn durable_writes_have_their_fsyncs_counted() {
     let (main, all) = (server("main_ns"), server("cpu_ns"));
     assert!(main > 0 && main <= all + all / 10, "{load}");
 }
+
+/// With the stock server alone.
+#[test]
+fn a_cache_is_at_its_limit_and_finds_what_its_clients_come_back_for() {
+    let module = release_build();
+    let wanted = ["--series", "redis, allkeys-lru", "--keys", "100000"];
+    let (results, _) = run("cache", &wanted, &module);
+    let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
+    let [zipf, sets] = rounds.as_slice() else { panic!("{rounds:?}") };
+    let figure = |name: &str| zipf["figures"][name].as_f64().expect("a figure");
+    // 100,000 keys of 300 bytes, of which 5 MiB have room for the popular ones.
+    assert!((0.7..0.9).contains(&figure("hit ratio")), "{zipf}");
+    assert!((10_000.0..25_000.0).contains(&figure("keys held")), "{zipf}");
+    assert!((0.95..1.01).contains(&figure("used memory over the limit")), "{zipf}");
+    assert_eq!(figure("OOM errors"), 0.0, "{zipf}");
+    for role in ["SET at the limit", "SET below the limit"] {
+        assert_eq!(sets["loads"][role]["operations"].as_u64(), Some(100_000), "{sets}");
+    }
+}

@@ -4,6 +4,7 @@
 //! [`NAMES`], and its goals in `goals.rs`.
 
 pub mod aof;
+pub mod cache;
 pub mod contention;
 pub mod engine;
 pub mod global_lock;
@@ -24,7 +25,7 @@ use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 18] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -42,6 +43,7 @@ pub const NAMES: [&str; 17] = [
     hostile::NAME,
     tls::NAME,
     tls::HANDSHAKES,
+    cache::NAME,
 ];
 
 /// Every experiment, in that order; in a quick run with fewer legs.
@@ -70,6 +72,9 @@ fn is_quick(experiment: &str, point: &str) -> bool {
         large_values::NAME => point.contains("pipeline 1"),
         snapshots::NAME => point == snapshots::RANDOM || point == snapshots::forks(1024),
         hostile::NAME => !point.ends_with(&format!("{} connections", hostile::SHAPES[1].0)),
+        cache::NAME => {
+            [cache::TRACES[0].0, cache::BESIDE, cache::SETS].into_iter().any(|kept| kept == point)
+        }
         _ => true,
     }
 }
@@ -93,6 +98,7 @@ fn whole(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         hostile::experiment(catalogue, plan),
         tls::experiment(catalogue, plan),
         tls::handshakes(catalogue, plan),
+        cache::experiment(catalogue, plan),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! The goals, one by one.
 
 use super::aof::aof_goals;
+use super::cache::cache_goals;
 use super::replicas::replica_goals;
 use super::tls::tls_goals;
 use super::{Bound, Goal, Place, over_the_best, over_the_least, ratios, rounds, values};
@@ -30,6 +31,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(replica_goals(results));
     goals.extend(large_value_goals(results));
     goals.extend(tls_goals(results));
+    goals.extend(cache_goals(results));
     goals.extend(later_goals());
     goals
 }
@@ -450,7 +452,7 @@ fn later_goals() -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Leg, Plan, Work, durable, replica, series_of};
+    use crate::bench::{Leg, Plan, Work, cache, durable, replica, series_of};
     use crate::experiments;
     use crate::goals::Verdict;
     use crate::load::Summary;
@@ -518,6 +520,16 @@ mod tests {
                 for name in [durable::FROM_INCREMENTS, durable::FROM_BASE] {
                     round.figures.insert(name.into(), 1.0);
                 }
+            }
+            Work::Cache(_) => {
+                for name in [cache::HITS, cache::OUT_OF_MEMORY, cache::USED, cache::RESIDENT] {
+                    round.figures.insert(name.into(), 0.5);
+                }
+                round.figures.insert(cache::NATIVE_LOST.into(), 0.0);
+            }
+            Work::Sets(_) => {
+                [cache::AT, cache::BELOW].into_iter().for_each(load);
+                round.figures.insert(cache::OUT_OF_MEMORY.into(), 0.0);
             }
             Work::Filled(.., work) => fill_in(work, summary, round),
             Work::RawSyncs(_) => load("load"),

@@ -1,6 +1,7 @@
 //! The goals of midi, and whether a run shows them.
 
 mod aof;
+mod cache;
 mod list;
 mod replicas;
 mod tls;
@@ -69,6 +70,20 @@ impl Goal {
         Goal { section, text: text.into(), bound, values, verdict }
     }
 
+    /// Of figures that are counted, not timed: they are not noisy, and a bound of 0 is possible.
+    fn counted(section: u32, text: impl Into<String>, bound: Bound, values: Vec<f64>) -> Goal {
+        let is_kept = |&value: &f64| match bound {
+            Bound::AtMost(limit) => value <= limit,
+            Bound::AtLeast(limit) => value >= limit,
+        };
+        let verdict = match () {
+            _ if values.is_empty() => Verdict::NotMeasured("not in this run"),
+            _ if values.iter().all(is_kept) => Verdict::Met,
+            _ => Verdict::Missed,
+        };
+        Goal { section, text: text.into(), bound, values, verdict }
+    }
+
     fn later(section: u32, text: &str, bound: Bound, why: &'static str) -> Goal {
         Goal {
             section,
@@ -82,7 +97,8 @@ impl Goal {
     /// How far the middle round is on the good side of the bound, as a part of the bound; negative
     /// on the bad side.
     pub fn margin(&self) -> Option<f64> {
-        margin(self.bound, median(&self.values)?)
+        let margin = margin(self.bound, median(&self.values)?)?;
+        margin.is_finite().then_some(margin)
     }
 
     /// The wanted value, for tables.
@@ -216,6 +232,16 @@ mod tests {
         assert_eq!(judge(least, &[100.0, 110.0]), Verdict::Met);
         assert_eq!(judge(least, &[10.0, 11.0]), Verdict::Missed);
         assert_eq!(judge(least, &[]), Verdict::NotMeasured("not in this run"));
+    }
+
+    #[test]
+    fn counted_figures_have_no_line_to_be_on() {
+        let verdict = |bound, values: &[f64]| Goal::counted(1, "", bound, values.into()).verdict;
+        assert_eq!(verdict(Bound::AtMost(0.0), &[0.0, 0.0]), Verdict::Met);
+        assert_eq!(verdict(Bound::AtMost(0.0), &[0.0, 0.0, 1.0]), Verdict::Missed);
+        assert_eq!(verdict(Bound::AtLeast(1.0), &[1.01]), Verdict::Met);
+        assert_eq!(verdict(Bound::AtLeast(1.0), &[0.99]), Verdict::Missed);
+        assert_eq!(Goal::counted(1, "", Bound::AtMost(0.0), vec![1.0]).margin(), None);
     }
 
     #[test]
