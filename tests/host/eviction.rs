@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    Client, Door, Mode, Random, Server, Value, at_once, beside, replicas, wait_until,
+    Client, Door, Mode, Random, Server, Value, at_once, beside, redis_server, replicas, wait_until,
 };
 
 const MIB: i64 = 1 << 20;
@@ -442,4 +442,26 @@ fn a_noisy_database_pays_for_itself() {
             );
         }
     }
+}
+
+/// Workers leave alone what clients of the host watch. Where nothing else may go, writes are
+/// refused, and do not wait for ever.
+#[test]
+fn what_may_not_go_holds_nobody_up() {
+    let server = limited(Mode::Adaptive, "volatile-lru");
+    let mut port = server.midi_client();
+    let names: Vec<String> = (0..100).map(|n| format!("key:{n}")).collect();
+    assert_eq!(fill(Door::Port, &mut port, 0..100, 200, &["EX", "1000"]), [""; 0]);
+    let mut watcher = server.client();
+    let watch: Vec<&str> =
+        ["WATCH"].into_iter().chain(names.iter().map(|name| &name[..])).collect();
+    assert_eq!(watcher.call(&watch), Value::ok());
+    let errors = fill(Door::Port, &mut port, 1000..40_000, 200, &[]);
+    assert!(errors.len() > 10_000 && errors.iter().all(|error| error == OOM), "{}", errors.len());
+    assert!(names.iter().all(|name| port.run(&format!("EXISTS {name}")) == Value::Integer(1)));
+    // Some of the others make room.
+    for n in 1000..2000 {
+        port.run(&format!("DEL key:{n}"));
+    }
+    assert_eq!(port.run("SET a b"), Value::ok());
 }

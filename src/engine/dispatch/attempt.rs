@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::all_keys;
+use super::eviction::make_room;
 use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKey, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
@@ -88,12 +89,26 @@ impl Engine {
         let Some(mut held) = self.shards().take(shard, taking) else {
             return Outcome::Busy;
         };
-        let outcome = match self.make_room(slot, call, shard, &mut held) {
-            Ok(()) => self.run_one(slot, call, hash, shard, &mut held, reply),
-            Err(error) => call.outcome_of(Err(error), reply),
-        };
+        let outcome = self.run_with_room(slot, call, hash, shard, &mut held, reply);
         self.ledger.release(slot, shard, held);
         outcome
+    }
+
+    /// [`Engine::run_one`] for a command that is alone: room is made for it first.
+    #[inline(always)]
+    pub(super) fn run_with_room(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        match make_room(&self.ledger, slot, call, shard, held) {
+            Ok(()) => self.run_one(slot, call, hash, shard, held, reply),
+            Err(error) => call.outcome_of(Err(error), reply),
+        }
     }
 
     /// Runs a command that needs one shard, which the caller holds.

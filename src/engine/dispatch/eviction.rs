@@ -7,115 +7,118 @@ use crate::command::Error;
 use crate::engine::Engine;
 use crate::engine::call::{Call, Taking};
 use crate::engine::jobs::Progress;
-use crate::engine::ledger::{Gates, Scope};
+use crate::engine::ledger::{Gates, Ledger, Scope};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
+use crate::limits::{EXPIRY_TICK, SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
 use crate::store::Store;
 
-impl Engine {
-    /// Before a command that may need memory, which holds this shard: evicts keys of the shard if
-    /// midi's keys are above a limit, and the shard above its share. Not within a transaction, where
-    /// a key must not vanish between two commands.
-    ///
-    /// # Errors
-    /// The command's database is full.
-    #[inline(always)]
-    pub(super) fn make_room(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        shard: u32,
-        held: &mut HeldShard<'_>,
-    ) -> Result<(), Error> {
-        if self.ledger.eviction.is_on() && call.row().flags.deny_oom {
-            return self.make_room_in(slot, call, shard, held);
-        }
-        Ok(())
+/// Before a command that may need memory, which holds this shard: evicts keys of the shard if
+/// midi's keys are above a limit, and the shard above its share. Not within a transaction, where
+/// a key must not vanish between two commands.
+///
+/// # Errors
+/// The command's database is full.
+#[inline(always)]
+pub(super) fn make_room(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    call: &Call<'_>,
+    shard: u32,
+    held: &mut HeldShard<'_>,
+) -> Result<(), Error> {
+    if ledger.eviction.is_on() && call.row().flags.deny_oom {
+        return make_room_in(ledger, slot, call, shard, held);
     }
+    Ok(())
+}
 
-    #[cold]
-    fn make_room_in(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        shard: u32,
-        held: &mut HeldShard<'_>,
-    ) -> Result<(), Error> {
-        self.ledger.look_at_memory(slot);
-        if let Some(error) = self.ledger.refusal_in_database(call) {
-            return Err(error);
-        }
-        for scope in self.ledger.eviction.scopes_of(call.db) {
-            if self.ledger.eviction.evicts(scope) && self.may_evict(slot) {
-                self.evict_in(slot, shard, held, scope);
-            }
-        }
-        Ok(())
+#[cold]
+fn make_room_in(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    call: &Call<'_>,
+    shard: u32,
+    held: &mut HeldShard<'_>,
+) -> Result<(), Error> {
+    ledger.look_at_memory(slot);
+    if let Some(error) = ledger.refusal_in_database(call) {
+        return Err(error);
     }
+    for scope in ledger.eviction.scopes_of(call.db) {
+        if ledger.eviction.evicts(scope) && may_evict(ledger, slot) {
+            evict_in(ledger, slot, shard, held, scope);
+        }
+    }
+    Ok(())
+}
 
-    /// Evicts a few keys of a shard that is above its share.
-    fn evict_in(&self, slot: &ThreadSlot, shard: u32, held: &mut HeldShard<'_>, scope: Scope) {
-        let share = self.ledger.eviction.share(scope, self.shards().count());
-        for _ in 0..VICTIMS_PER_WRITE {
-            let is_enough = bytes_in(held, scope) <= share || !self.ledger.eviction.evicts(scope);
-            if is_enough || !self.ledger.evict_one(slot, shard, held, scope) {
-                break;
-            }
+/// Evicts a few keys of a shard that is above its share.
+fn evict_in(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    shard: u32,
+    held: &mut HeldShard<'_>,
+    scope: Scope,
+) {
+    let share = ledger.eviction.share(scope, ledger.shards.count());
+    for _ in 0..VICTIMS_PER_WRITE {
+        let is_enough = bytes_in(held, scope) <= share || !ledger.eviction.evicts(scope);
+        if is_enough || !ledger.evict_one(slot, shard, held, scope) {
+            break;
         }
-        self.announce_evicted(slot);
     }
+    announce_evicted(ledger, slot);
+}
 
-    /// Whether this thread may evict now.
-    fn may_evict(&self, slot: &ThreadSlot) -> bool {
-        let mode = self.mode();
-        let is_open = mode.is_open_to_workers()
-            || slot.is_main() && mode.is_logged() && !self.gates().has(Gates::WRITES_PAUSED);
-        is_open
-            && !self.gates().has(Gates::LOG_FULL.and(Gates::NOTIFICATIONS))
-            && !slot.locked().is_some_and(|locked| self.shards().is_in_unit(locked))
-    }
+/// Whether this thread may evict now.
+fn may_evict(ledger: &Ledger, slot: &ThreadSlot) -> bool {
+    let mode = ledger.mode();
+    let is_open = mode.is_open_to_workers()
+        || slot.is_main()
+            && mode.is_logged()
+            && !ledger.admission.gates().has(Gates::WRITES_PAUSED);
+    is_open
+        && !ledger.admission.gates().has(Gates::LOG_FULL.and(Gates::NOTIFICATIONS))
+        && !slot.locked().is_some_and(|locked| ledger.shards.is_in_unit(locked))
+}
 
-    fn announce_evicted(&self, slot: &ThreadSlot) {
-        if self.ledger.notifications.is_listening() {
-            self.ledger.announce_notifications(slot);
-        }
+fn announce_evicted(ledger: &Ledger, slot: &ThreadSlot) {
+    if ledger.notifications.is_listening() {
+        ledger.announce_notifications(slot);
     }
+}
 
-    /// After a command of the main thread: evicts from any shard if writes have brought more than
-    /// they have evicted. Clients of the host's door cannot be made to wait for the workers.
-    #[inline]
-    pub(super) fn evict_on_main(&self, slot: &ThreadSlot) {
-        if self.ledger.eviction.is_on() && slot.is_main() {
-            self.evict_far_above(slot);
-        }
+/// After a command of the main thread: evicts from any shard if writes have brought more than
+/// they have evicted. Clients of the host's door cannot be made to wait for the workers.
+#[inline]
+pub(super) fn evict_on_main(ledger: &Ledger, slot: &ThreadSlot) {
+    if ledger.eviction.is_on() && slot.is_main() {
+        evict_far_above(ledger, slot);
     }
+}
 
-    #[cold]
-    fn evict_far_above(&self, slot: &ThreadSlot) {
-        self.ledger.look_at_memory(slot);
-        let (eviction, scope) = (&self.ledger.eviction, Scope::All);
-        if !eviction.is_far_above() || !eviction.evicts(scope) || !self.may_evict(slot) {
-            return;
-        }
-        let (mut left, first) = (VICTIMS_ON_MAIN, fastrand::u32(..));
-        let share = eviction.share(scope, self.shards().count());
-        for step in 0..self.shards().count() {
-            let shard = self.shards().drawn(first.wrapping_add(step));
-            let Some(mut held) = self.shards().take(shard, Taking::MAIN) else { continue };
-            while left > 0
-                && held.bytes() > share
-                && self.ledger.evict_one(slot, shard, &mut held, scope)
-            {
-                left -= 1;
-            }
-            self.ledger.release(slot, shard, held);
-            if left == 0 || !eviction.evicts(scope) {
-                break;
-            }
-        }
-        self.announce_evicted(slot);
+#[cold]
+fn evict_far_above(ledger: &Ledger, slot: &ThreadSlot) {
+    ledger.look_at_memory(slot);
+    let (eviction, scope) = (&ledger.eviction, Scope::All);
+    if !eviction.is_far_above() || !eviction.evicts(scope) || !may_evict(ledger, slot) {
+        return;
     }
+    let (mut left, first) = (VICTIMS_ON_MAIN, fastrand::u32(..));
+    let share = eviction.share(scope, ledger.shards.count());
+    for step in 0..ledger.shards.count() {
+        let shard = ledger.shards.drawn(first.wrapping_add(step));
+        let Some(mut held) = ledger.shards.take(shard, Taking::MAIN) else { continue };
+        while left > 0 && held.bytes() > share && ledger.evict_one(slot, shard, &mut held, scope) {
+            left -= 1;
+        }
+        ledger.release(slot, shard, held);
+        if left == 0 || !eviction.evicts(scope) {
+            break;
+        }
+    }
+    announce_evicted(ledger, slot);
 }
 
 /// The memory of the keys of a shard that a limit concerns.
@@ -132,26 +135,28 @@ pub(super) struct Evicting {
     next: u32,
     /// Shards since the last one in which something was evicted.
     in_vain: u32,
+    /// When it looks again after it has found nothing.
+    next_try: Instant,
 }
 
 impl Evicting {
     /// Begins at a shard of the worker's own.
     pub(super) fn new(worker: usize) -> Self {
-        Evicting { next: worker as u32, in_vain: 0 }
+        Evicting { next: worker as u32, in_vain: 0, next_try: Instant::now() }
     }
 
     /// One slice. It is done if nothing is to be evicted.
-    pub(super) fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+    pub(super) fn slice(&mut self, engine: &Engine, slot: &ThreadSlot, now: Instant) -> Progress {
         if !engine.ledger.eviction.is_on() {
             return Progress::Done;
         }
         engine.ledger.look_at_memory(slot);
         let Some(scope) = engine.ledger.eviction.exceeded().next() else { return Progress::Done };
-        if !engine.may_evict(slot) {
+        if !may_evict(&engine.ledger, slot) || now < self.next_try {
             return Progress::Done;
         }
         let progress = self.evict(engine, slot, scope);
-        engine.announce_evicted(slot);
+        announce_evicted(&engine.ledger, slot);
         engine.ledger.add_up_memory();
         progress
     }
@@ -178,8 +183,10 @@ impl Evicting {
             engine.ledger.release(slot, shard, held);
         }
         if self.in_vain > 2 * count {
-            // What is left may not go now: it is tried again with the next tick.
+            // What is left may not go now.
             self.in_vain = 0;
+            self.next_try = start + EXPIRY_TICK;
+            engine.ledger.eviction.found_nothing(scope);
             return Progress::Done;
         }
         progress

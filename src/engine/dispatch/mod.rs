@@ -42,6 +42,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 pub(super) use batch::Batch;
+use eviction::evict_on_main;
 pub use together::Together;
 #[cfg(test)]
 pub(in crate::engine) use together::tests::Lines;
@@ -152,7 +153,7 @@ impl Engine {
                 _ => self.attempt(slot, call, taking(slot), &mut client.reply()),
             };
             if outcome == Outcome::Done {
-                self.evict_on_main(slot);
+                evict_on_main(&self.ledger, slot);
                 return slot.ran_at_once(1);
             }
             if client.may_wait() {
@@ -242,7 +243,7 @@ impl Engine {
             }
             slot.ran_long(call.command, started);
         }
-        self.evict_on_main(slot);
+        evict_on_main(&self.ledger, slot);
         slot.ran_at_once(1);
     }
 
@@ -373,10 +374,7 @@ impl Engine {
     ) {
         let resumed = self.resume(slot, request, Panic::Fatal, |call, transcript| {
             let hash = self.shards().hasher.hash(call.first_key());
-            let outcome = match self.make_room(slot, call, shard, held) {
-                Ok(()) => self.run_one(slot, call, hash, shard, held, transcript),
-                Err(error) => call.outcome_of(Err(error), transcript),
-            };
+            let outcome = self.run_with_room(slot, call, hash, shard, held, transcript);
             // The reply may be on its way before the shard is released, and must know its position.
             self.ledger.before_release(slot, held);
             outcome

@@ -77,10 +77,7 @@ impl Engine {
         let rest = if is_over { &[] } else { &places[done..] };
         for &(hash, place) in rest {
             let (call, (shard, token)) = (calls.call(done), held.at(place));
-            outcome = match self.make_room(slot, &call, shard, token) {
-                Ok(()) => self.run_one(slot, &call, hash, shard, token, reply),
-                Err(error) => call.outcome_of(Err(error), reply),
-            };
+            outcome = self.run_with_room(slot, &call, hash, shard, token, reply);
             if outcome != Outcome::Done {
                 break;
             }

@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
         progress |= self.visit_shards();
         progress |= self.one_slice();
         progress |= self.expire();
-        let evicted = self.evicting.slice(self.engine, self.slot);
+        let evicted = self.evicting.slice(self.engine, self.slot, self.now);
         progress |= evicted == Progress::More;
         let packed = self.packing.slice(self.engine, self.number, self.now);
         progress |= packed == Progress::More;

@@ -177,6 +177,8 @@ pub struct Eviction {
     databases: Box<[Pool]>,
     /// Whether any database has a limit.
     has_databases: AtomicBool,
+    /// Workers have found nothing that may go now, in all shards.
+    is_stuck: AtomicBool,
     duel: Duel,
 }
 
@@ -189,6 +191,7 @@ impl Eviction {
             all: Pool::default(),
             databases: (0..databases).map(|_| Pool::default()).collect(),
             has_databases: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             duel: Duel::default(),
         }
     }
@@ -229,6 +232,7 @@ impl Eviction {
     }
 
     fn switch(&self) {
+        self.is_stuck.store(false, Relaxed);
         self.is_on.store(self.all.has_limit() || self.has_databases.load(Relaxed), Relaxed);
     }
 
@@ -325,8 +329,21 @@ impl Eviction {
         refuses.then_some(Error::OverDatabaseLimit(db))
     }
 
+    /// Whether workers have found nothing that may go now.
+    pub(in crate::engine) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Relaxed)
+    }
+
+    /// Workers have gone through all shards for this limit and found nothing that may go now.
+    pub(in crate::engine) fn found_nothing(&self, scope: Scope) {
+        self.is_stuck.store(scope == Scope::All, Relaxed);
+    }
+
     /// Deducts what was evicted from a database.
     pub(super) fn note_freed(&self, db: u32, bytes: i64) {
+        if bytes > 0 && self.is_stuck() {
+            self.is_stuck.store(false, Relaxed);
+        }
         for scope in self.scopes_of(db) {
             self.pool(scope).above.fetch_sub(bytes, Relaxed);
         }

@@ -58,7 +58,7 @@ impl Gates {
     /// The host has a child that saves: what is moved in memory is copied for it.
     pub const HAS_CHILD: Gates = Gates(1 << 22);
 
-    /// midi's keys have reached their limit, and none of them may be evicted. Set by whoever adds up
+    /// midi's keys have reached their limit, and none may be evicted. Set by whoever adds up
     /// their memory.
     pub const FULL: Gates = Gates(1 << 23);
     /// midi's keys are far above their limit, and workers evict. Set as [`Gates::FULL`].

@@ -224,11 +224,11 @@ impl Ledger {
             let is_above = eviction.note_sum(Scope::All, self.books.totals().bytes);
             let policy = eviction.policy();
             let left = if policy.is_volatile() { self.books.expiring() } else { self.books.keys() };
-            let evicts = policy.evicts() && left > 0;
+            let evicts = policy.evicts() && left > 0 && !eviction.is_stuck();
+            let is_full = if policy.evicts() { eviction.has_no_room() } else { is_above };
             gates = gates
                 .and_if(evicts && eviction.is_far_above(), Gates::EVICTING)
-                .and_if(policy.evicts() && left == 0 && eviction.has_no_room(), Gates::FULL)
-                .and_if(!policy.evicts() && is_above, Gates::FULL);
+                .and_if(!evicts && is_full, Gates::FULL);
         }
         self.admission.set_memory_gates(self.context(), gates);
     }

@@ -11,7 +11,7 @@ use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
 use super::table::{
-    Changes, FIXED, MAX_CLIENTS, NO_YES, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text,
+    FIXED, MAX_CLIENTS, Mutability, NO_YES, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text,
 };
 use super::tls;
 
@@ -72,7 +72,7 @@ fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
 fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
     let private = ptr::from_ref(text).cast_mut().cast();
     let default = c_text(&text.value.lock());
-    let flags = if text.changes == Changes::Never { FIXED } else { 0 };
+    let flags = if text.mutability == Mutability::Never { FIXED } else { 0 };
     // SAFETY: as above; the host copies the default.
     let result = unsafe {
         api!(RedisModule_RegisterStringConfig)(
@@ -82,7 +82,7 @@ fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
             flags as c_uint,
             Some(get_text),
             Some(set_text),
-            (text.changes == Changes::Tls).then_some(apply_tls),
+            (text.mutability == Mutability::Tls).then_some(apply_tls),
             private,
         )
     };

@@ -173,7 +173,7 @@ pub struct Text {
     /// The name without `midi.`.
     pub name: &'static str,
     /// Whether and how it can change.
-    pub changes: Changes,
+    pub mutability: Mutability,
     /// The current value.
     pub value: Mutex<String>,
     /// The string last returned to the host, which is ours to free.
@@ -186,7 +186,7 @@ pub struct Text {
 
 /// Whether and how a text can change at run time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Changes {
+pub enum Mutability {
     /// It cannot.
     Never,
     /// It can, and takes effect when the host tells of changed settings.
@@ -197,12 +197,12 @@ pub enum Changes {
 
 const fn text(
     name: &'static str,
-    changes: Changes,
+    mutability: Mutability,
     valid: fn(&str) -> bool,
     error: &'static str,
 ) -> Text {
     let told = AtomicPtr::new(ptr::null_mut());
-    Text { name, changes, value: Mutex::new(String::new()), told, valid, error }
+    Text { name, mutability, value: Mutex::new(String::new()), told, valid, error }
 }
 
 /// All text settings. Those of TLS are the host's settings of that name where they are empty.
@@ -210,60 +210,60 @@ pub static TEXTS: [Text; 15] = [
     // Limits of single databases.
     text(
         DB_MAXMEMORY,
-        Changes::Noticed,
+        Mutability::Noticed,
         |text| databases_in(text, bytes_of).is_some(),
         "not a list of databases and sizes, such as 0:100mb 3:1gb",
     ),
     text(
         DB_MAXMEMORY_POLICY,
-        Changes::Noticed,
+        Mutability::Noticed,
         |text| databases_in(text, Policy::named).is_some(),
         "not a list of databases and policies, such as 0:allkeys-lru 3:volatile-ttl",
     ),
     // `host`, which is the default: the host's policy.
     text(
         MAXMEMORY_POLICY,
-        Changes::Noticed,
+        Mutability::Noticed,
         |text| text == "host" || Policy::named(text).is_some(),
         "not host, noeviction, allkeys-auto, allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, \
          volatile-lfu, volatile-random or volatile-ttl",
     ),
     // The addresses of the ports; the host's if empty.
-    text("bind", Changes::Never, |_| true, ""),
+    text("bind", Mutability::Never, |_| true, ""),
     // The path of a Unix socket; none if empty.
-    text("unixsocket", Changes::Never, |_| true, ""),
+    text("unixsocket", Mutability::Never, |_| true, ""),
     // The socket's mode. It is octal, and so not a numeric setting.
     text(
         "unixsocketperm",
-        Changes::Never,
+        Mutability::Never,
         |text| file_mode(text).is_some(),
         "not a file mode in octal digits, 777 at most",
     ),
     // The host's appendfsync, where the host does not report it; always if empty.
     text(
         "assume-appendfsync",
-        Changes::Never,
+        Mutability::Never,
         |text| matches!(text, "" | "always" | "everysec" | "no"),
         "not always, everysec or no",
     ),
-    text("tls-cert-file", Changes::Tls, |_| true, ""),
-    text("tls-key-file", Changes::Tls, |_| true, ""),
-    text("tls-ca-cert-file", Changes::Tls, |_| true, ""),
-    text("tls-ca-cert-dir", Changes::Tls, |_| true, ""),
+    text("tls-cert-file", Mutability::Tls, |_| true, ""),
+    text("tls-key-file", Mutability::Tls, |_| true, ""),
+    text("tls-ca-cert-file", Mutability::Tls, |_| true, ""),
+    text("tls-ca-cert-dir", Mutability::Tls, |_| true, ""),
     text(
         "tls-auth-clients",
-        Changes::Tls,
+        Mutability::Tls,
         |text| matches!(text, "" | "yes" | "no" | "optional"),
         "not yes, no or optional",
     ),
     text(
         "tls-auth-clients-user",
-        Changes::Tls,
+        Mutability::Tls,
         |text| matches!(text, "" | "off" | "CN" | "URI"),
         "not off, CN or URI",
     ),
-    text("tls-protocols", Changes::Tls, |_| true, ""),
-    text("tls-ciphersuites", Changes::Tls, |_| true, ""),
+    text("tls-protocols", Mutability::Tls, |_| true, ""),
+    text("tls-ciphersuites", Mutability::Tls, |_| true, ""),
 ];
 
 /// The text setting `name`, which must be one of [`TEXTS`].

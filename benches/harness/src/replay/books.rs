@@ -11,7 +11,7 @@ pub const MIDI_LIMIT: &str = "midi.maxmemory";
 pub const HOST_LIMIT: &str = "maxmemory";
 
 /// The field of INFO with the bytes that [`MIDI_LIMIT`] counts.
-const MIDI_USED: &str = "midi_used_memory";
+const MIDI_USED: &str = "midi_table_bytes";
 /// The field with those that [`HOST_LIMIT`] counts.
 const HOST_USED: &str = "used_memory";
 
