@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::error::{Fault, LoadError};
-use super::format::{self, Header, Tally};
+use super::format::{self, Body, Header, Tally};
 use super::inserter::Inserter;
 use super::intake::{Intake, Offered, RawFrame};
 use super::numbers::{BEGUN_TEXT, END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
@@ -70,7 +70,7 @@ pub fn load(
     let closing = EndOnDrop(&intake);
     engine.jobs.start_own(engine.context(), "load", work(engine, &intake, header.keys));
     let mut own = Inserter::new(&intake);
-    let read = reader.frames(staging, &intake, &mut own, |frames, tally| {
+    let read = reader.frames(&header, staging, &intake, &mut own, |frames, tally| {
         progress(stats(frames, tally, &header));
     });
     match &read {
@@ -108,6 +108,9 @@ impl Drop for EndOnDrop<'_> {
         let _ = self.0.end();
     }
 }
+
+/// The number of the first frame that can have keys: only the header is before it.
+const FIRST_WITH_KEYS: u64 = 2;
 
 struct Reader<'a> {
     source: &'a mut dyn Source,
@@ -174,6 +177,7 @@ impl Reader<'_> {
     /// Reads all frames to the end, and leaves them to the intake.
     fn frames(
         &mut self,
+        header: &Header,
         staging: &Staging,
         intake: &Intake,
         own: &mut Inserter,
@@ -188,6 +192,11 @@ impl Reader<'_> {
                 Some(HEADER) => {
                     let checked = format::open(&frame.bytes).and(Err(Fault::SecondHeader));
                     return checked.map_err(fault);
+                }
+                Some(ENTRIES | LARGE_ENTRY) if self.frames == FIRST_WITH_KEYS => {
+                    if is_of_last_database(&frame, header) {
+                        staging.expect_keys(header.keys);
+                    }
                 }
                 Some(ENTRIES | LARGE_ENTRY) => {}
                 Some(BEGUN_TEXT) => {
@@ -207,6 +216,15 @@ impl Reader<'_> {
     }
 }
 
+/// Whether the keys of this frame, whose checksum nobody has looked at yet, are in the last database
+/// of the section. If they are the first keys of all, there is no other database.
+fn is_of_last_database(frame: &RawFrame, header: &Header) -> bool {
+    let body = frame.bytes.get(1..).map(Body::new);
+    // The header's databases are no more than there are.
+    let db = body.and_then(|mut body| body.database(header.databases as u32).ok());
+    db.is_some_and(|db| u64::from(db) + 1 == header.databases)
+}
+
 fn read_end(frame: &RawFrame) -> Result<EndFrame, Fault> {
     let (_, body) = format::open(&frame.bytes)?;
     let (frames, tally) = format::read_end(body)?;
@@ -222,5 +240,24 @@ fn hand_on(intake: &Intake, own: &mut Inserter, mut frame: RawFrame) -> Result<(
             Offered::Full(back) => frame = back,
         }
         own.run_batch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_keys_tell_whether_there_is_one_database() {
+        let is_only = |db, databases| {
+            let mut bytes = Vec::new();
+            format::begin(&mut bytes, ENTRIES, db);
+            let frame = RawFrame { number: FIRST_WITH_KEYS, bytes, value: None };
+            is_of_last_database(&frame, &Header { databases, distrusted: false, keys: 9 })
+        };
+        assert!(is_only(0, 1) && is_only(7, 8));
+        assert!(!is_only(0, 2) && !is_only(8, 8) && !is_only(0, 0));
+        let empty = RawFrame { number: FIRST_WITH_KEYS, bytes: Vec::new(), value: None };
+        assert!(!is_of_last_database(&empty, &Header { databases: 1, distrusted: false, keys: 9 }));
     }
 }

@@ -72,6 +72,13 @@ impl Segment {
         self.used() >= self.buckets.len() * FULL_PER_BUCKET
     }
 
+    /// The fewest bucket bits with which a segment has room for so many keys, as far as a segment
+    /// can.
+    pub(super) fn bucket_bits_for(keys: usize) -> u8 {
+        let fits = |&bits: &u8| keys < Segment::capacity(bits);
+        (0..MAX_BUCKET_BITS).find(fits).unwrap_or(MAX_BUCKET_BITS)
+    }
+
     /// How many keys a segment of this many buckets takes before it grows.
     pub(super) fn capacity(bucket_bits: u8) -> usize {
         FULL_PER_BUCKET << bucket_bits
@@ -225,8 +232,10 @@ impl Segment {
         self.buckets.iter().flat_map(of)
     }
 
-    /// Takes all entries out, in no order; the segment is then empty.
+    /// Takes all entries out, in no order; the segment is then empty. Whoever takes them reads them,
+    /// so they are prefetched, all together.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Marked> + use<> {
+        self.entries().for_each(|entry| entry.prefetch());
         self.used = 0;
         self.next_due = UnixMs::MAX;
         let mut buckets = std::mem::take(&mut self.buckets);

@@ -9,6 +9,7 @@
 //! from its start to its end exactly once.
 
 mod evict;
+mod growth;
 
 use super::bucket::{EntryRef, Marked, Marks};
 use super::census::Census;
@@ -40,6 +41,8 @@ pub struct Table {
     census: Census,
     /// The census when the gains were last taken.
     booked: Census,
+    /// See [`Table::expect`].
+    expected: u32,
     next_due: UnixMs,
 }
 
@@ -53,6 +56,7 @@ impl Default for Table {
             unused: NO_SEGMENT,
             census: Census::default(),
             booked: Census::default(),
+            expected: 0,
             next_due: UnixMs::MAX,
             probation: 0,
             hands: evict::Hands::default(),
@@ -265,18 +269,6 @@ impl Table {
         }
     }
 
-    /// Doubles a small segment, splits a full-grown one.
-    fn grow(&mut self, hasher: &KeyHasher, at: usize) {
-        let segment = &self.segments[at];
-        // Only a failing hash gives keys that share all directory bits; then segments outgrow their
-        // usual size instead.
-        if segment.bucket_bits() < MAX_BUCKET_BITS || segment.depth == MAX_DEPTH {
-            self.resize(hasher, at, segment.bucket_bits() + 1);
-        } else {
-            self.split(hasher, at);
-        }
-    }
-
     fn resize(&mut self, hasher: &KeyHasher, at: usize, bucket_bits: u8) {
         let old = &mut self.segments[at];
         let mut new = Segment::new(old.start, old.depth, bucket_bits);
@@ -285,37 +277,6 @@ impl Table {
             new.insert(hasher.hash(entry.0.key()), entry);
         }
         *old = new;
-    }
-
-    fn split(&mut self, hasher: &KeyHasher, at: usize) {
-        let (start, depth) = (self.segments[at].start, self.segments[at].depth);
-        if depth == self.depth {
-            self.double_directory();
-        }
-        let middle = start | 1 << (31 - depth);
-        let mut low = Segment::new(start, depth + 1, MAX_BUCKET_BITS);
-        let mut high = Segment::new(middle, depth + 1, MAX_BUCKET_BITS);
-        for entry in self.segments[at].drain() {
-            let hash = hasher.hash(entry.0.key());
-            let half = if hash.order() < middle { &mut low } else { &mut high };
-            half.insert(hash, entry);
-        }
-        self.census.bytes += high.bytes();
-        if depth + 1 == self.depth {
-            self.deepest += 2;
-        }
-        self.segments[at] = low;
-        let new = match self.unused {
-            NO_SEGMENT => {
-                self.segments.push(high);
-                self.segments.len() as u32 - 1
-            }
-            place => {
-                self.unused = std::mem::replace(&mut self.segments[place as usize], high).start;
-                place
-            }
-        };
-        self.point_cells_to(new);
     }
 
     fn double_directory(&mut self) {
@@ -440,12 +401,14 @@ impl Table {
     ) -> bool {
         while *position < self.segments.len() {
             let at = *position;
-            *position += 1;
-            if self.segments[at].next_due < horizon {
-                self.remove_due_of(hasher, horizon, at, expired);
-                if !more() {
-                    return false;
-                }
+            if self.segments[at].next_due >= horizon {
+                *position += 1;
+                continue;
+            }
+            // It may have merged with one that has due keys: it is looked at again.
+            self.remove_due_of(hasher, horizon, at, expired);
+            if !more() {
+                return false;
             }
         }
         *position = 0;

@@ -5,6 +5,7 @@
 //! they will be: in the same shard, under the same hash.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
@@ -29,6 +30,8 @@ pub struct Staging {
     hasher: KeyHasher,
     mask: u32,
     slots: SlotCounts,
+    /// How many keys a table will have, about; 0 if that is not known.
+    expected: AtomicUsize,
     /// What its writer had of a text whose last part will come.
     pub gathered: Mutex<Vec<u8>>,
 }
@@ -52,6 +55,7 @@ pub struct StagedShard<'a> {
     store: MutexGuard<'a, Store>,
     hasher: &'a KeyHasher,
     slots: &'a SlotCounts,
+    expected: usize,
 }
 
 impl Staging {
@@ -64,8 +68,14 @@ impl Staging {
             hasher: like.hasher.clone(),
             mask: like.count() - 1,
             slots: SlotCounts::of(&like.context.config),
+            expected: AtomicUsize::new(0),
             gathered: Mutex::default(),
         }
+    }
+
+    /// Says about how many keys will be staged, all in one database.
+    pub fn expect_keys(&self, keys: u64) {
+        self.expected.store((keys / u64::from(self.mask + 1)) as usize, Relaxed);
     }
 
     /// The hash of a key.
@@ -100,7 +110,8 @@ impl Staging {
     #[inline]
     pub fn lock(&self, shard: u32) -> StagedShard<'_> {
         let store = self.shards[shard as usize].lock();
-        StagedShard { store, hasher: &self.hasher, slots: &self.slots }
+        let expected = self.expected.load(Relaxed);
+        StagedShard { store, hasher: &self.hasher, slots: &self.slots, expected }
     }
 
     /// How many keys there are, expired ones included.
@@ -136,6 +147,9 @@ impl StagedShard<'_> {
     pub fn insert(&mut self, db: u32, hash: KeyHash, new: &StagedKey<'_>) -> bool {
         let (now, mut done) = (before_all(), Done::default());
         let table = self.store.db(db);
+        if table.is_empty() {
+            table.expect(self.expected);
+        }
         let mut edit = Edit::new(table, self.hasher, hash, new.key, &now, &mut done);
         if edit.is_there() {
             return false;
@@ -213,7 +227,8 @@ impl Staging {
             let mut staged = stores.next().unwrap_or_default();
             let databases: BTreeSet<u32> = store.databases().chain(staged.databases()).collect();
             for db in databases {
-                let table = staged.take_db(db);
+                let mut table = staged.take_db(db);
+                table.expect(0);
                 ledger.edit_databases(locked, store, &[db], changes, |store| {
                     change(store, db, table);
                     // `edit_databases` counts what a database gains; nobody counts it again.

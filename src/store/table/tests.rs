@@ -11,6 +11,7 @@ enum Step {
     Remove(u16),
     Expire(u16, Option<UnixMs>),
     RemoveDue(UnixMs),
+    Expect(u16),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -20,6 +21,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<u16>().prop_map(Step::Remove),
         1 => (any::<u16>(), expiry()).prop_map(|(k, at)| Step::Expire(k, at)),
         1 => (0..1000i64).prop_map(Step::RemoveDue),
+        1 => any::<u16>().prop_map(Step::Expect),
     ]
 }
 
@@ -79,6 +81,7 @@ impl Tested {
             Step::Remove(k) => self.remove(&name(k)),
             Step::Expire(k, at) => self.expire(&name(k), at),
             Step::RemoveDue(now) => self.remove_due(now),
+            Step::Expect(keys) => self.table.expect(keys.into()),
         }
     }
 
@@ -211,6 +214,28 @@ fn grows_and_shrinks_back_to_nothing() {
     }
     assert_eq!(tested.table.census(), Census::default());
     assert_eq!(tested.table.segments.len(), 0);
+}
+
+#[test]
+fn grows_at_once_to_the_expected_size_but_not_far_beyond_what_is_there() {
+    let segments_with = |expected, keys: usize| {
+        let mut tested = Tested::new();
+        tested.table.expect(expected);
+        for n in 0..keys {
+            tested.set(format!("key:{n}").as_bytes(), None);
+        }
+        tested.check();
+        let buckets: i64 = tested.table.segments.iter().map(Segment::bytes).sum();
+        (tested.table.segments.len(), buckets)
+    };
+    assert_eq!(segments_with(4000, 8), (1, 64));
+    assert_eq!(segments_with(4000, 9), (1, 32 * 64));
+    assert_eq!(segments_with(100, 9), (1, 16 * 64));
+    assert_eq!(segments_with(4000, 257), (16, 16 * 32 * 64));
+    assert_eq!(segments_with(usize::MAX, 9), (1, 32 * 64));
+    assert_eq!(segments_with(usize::MAX, 257), (32, 32 * 32 * 64));
+    assert_eq!(segments_with(0, 9), (1, 2 * 64));
+    assert_eq!(segments_with(0, 257), (2, 2 * 32 * 64));
 }
 
 /// Where a key has passed a full bucket, or two have one tag, a look-up in steps may not know.
