@@ -30,6 +30,11 @@ impl BucketSlot {
     pub(super) fn slot(self) -> u8 {
         self.slot
     }
+
+    #[inline]
+    fn of(bucket: usize, slot: usize, entry: &EntryRef<'_>) -> Self {
+        BucketSlot { bucket: bucket as u16, slot: slot as u8, may_expire: entry.may_expire() }
+    }
 }
 
 /// All keys of a table whose order begins with the same `depth` bits.
@@ -111,21 +116,34 @@ impl Segment {
         &self.buckets[self.home(hash.order())]
     }
 
-    /// Finds a key.
-    #[inline]
+    /// Finds a key. Most are where the first look goes: that is inlined, the rest is not.
+    #[inline(always)]
     pub(super) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<BucketSlot> {
-        let mut at = self.home(hash.order());
+        let home = self.home(hash.order());
+        let bucket = &self.buckets[home];
+        let matching = bucket.matching(hash.tag());
+        if matching != 0 {
+            let slot = matching.trailing_zeros() as usize;
+            let entry = bucket.entry(slot);
+            if entry.has_key(key) {
+                return Some(BucketSlot::of(home, slot, &entry));
+            }
+        } else if !bucket.was_passed() {
+            return None;
+        }
+        self.find_further(home, hash, key)
+    }
+
+    #[inline(never)]
+    fn find_further(&self, home: usize, hash: KeyHash, key: &[u8]) -> Option<BucketSlot> {
+        let mut at = home;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            let mut matching = bucket.matching(hash.tag());
-            while matching != 0 {
-                let slot = matching.trailing_zeros() as usize;
+            for slot in bits(bucket.matching(hash.tag())) {
                 let entry = bucket.entry(slot);
                 if entry.has_key(key) {
-                    let may_expire = entry.may_expire();
-                    return Some(BucketSlot { bucket: at as u16, slot: slot as u8, may_expire });
+                    return Some(BucketSlot::of(at, slot, &entry));
                 }
-                matching &= matching - 1;
             }
             if !bucket.was_passed() {
                 return None;
