@@ -58,12 +58,14 @@ impl<'a> Args<'a> {
 
     /// Argument `index` as a buffer of its own if it has at least `min_bytes`: the door's, or a
     /// copy if the door cannot keep it.
-    #[inline]
+    #[inline(always)]
     pub fn keep(&self, index: usize, min_bytes: usize) -> Option<SharedValue> {
         let bytes = self.get(index);
-        if bytes.len() < min_bytes {
-            return None;
-        }
+        if bytes.len() < min_bytes { None } else { self.keep_large(index, bytes) }
+    }
+
+    #[cold]
+    fn keep_large(&self, index: usize, bytes: &[u8]) -> Option<SharedValue> {
         let kept = self.keeper.and_then(|keeper| keeper.keep(index));
         Some(kept.unwrap_or_else(|| SharedValue::new(bytes.to_vec())))
     }

@@ -185,8 +185,18 @@ impl ManyKeys<'_> {
 }
 
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let options =
-        if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
+    if cx.args.len() > 3 {
+        return set_with_options(cx, reply);
+    }
+    cx.check_set(2)?;
+    cx.set(2, None, false);
+    reply.ok();
+    Ok(())
+}
+
+#[inline(never)]
+fn set_with_options(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let options = SetOptions::parse(&cx.args, 3)?;
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
     cx.check_set(2)?;
 

@@ -71,6 +71,14 @@ impl Done {
         std::mem::take(&mut self.before)
     }
 
+    /// Drops it, without a call if it has kept nothing.
+    #[inline(always)]
+    pub fn discard(self) {
+        if self.before.is_empty() && !self.before.spilled() {
+            std::mem::forget(self);
+        }
+    }
+
     #[inline]
     fn keep(&mut self, before: impl FnOnce() -> Before) {
         if self.keeping == Keeping::Before {
@@ -383,13 +391,18 @@ impl<'a> Edit<'a> {
     }
 
     /// Keeps a copy of the entry, if that is wanted.
-    #[inline]
+    #[inline(always)]
     fn keep_entry(&mut self, found: FoundEntry) {
-        let table = &*self.table;
-        self.done.keep(|| {
-            let entry = table.entry(found);
-            Before::Was(entry.copy_as(entry.key()))
-        });
+        if self.done.keeping == Keeping::Before {
+            self.keep_copy(found);
+        }
+    }
+
+    #[inline(never)]
+    fn keep_copy(&mut self, found: FoundEntry) {
+        let entry = self.table.entry(found);
+        let copy = entry.copy_as(entry.key());
+        self.done.keep(|| Before::Was(copy));
     }
 
     /// Removes the key if it is hidden, wherever the horizon is: a replay of a command that is

@@ -178,12 +178,24 @@ impl Table {
     }
 
     /// Replaces the value and the expiry of a key.
+    #[inline(always)]
     pub(super) fn overwrite(
         &mut self,
         found: FoundEntry,
         value: Value<'_>,
         expire_at: Option<UnixMs>,
     ) {
+        if let (Value::Inline(bytes), None) = (value, expire_at) {
+            let segment = &mut self.segments[found.segment as usize];
+            if segment.entry_mut(found.place).overwrite_bytes(bytes) {
+                return;
+            }
+        }
+        self.overwrite_all(found, value, expire_at);
+    }
+
+    #[inline(never)]
+    fn overwrite_all(&mut self, found: FoundEntry, value: Value<'_>, expire_at: Option<UnixMs>) {
         self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
     }
 

@@ -164,6 +164,7 @@ impl Engine {
         if events.are_wanted() {
             self.ledger.leave_events(call.author, &events, |_| call.first_key());
         }
+        done.discard();
         outcome
     }
 

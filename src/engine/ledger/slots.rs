@@ -62,7 +62,7 @@ impl SlotCounts {
     }
 
     /// Counts what a database gained by an edit of this key: 1, 0 or -1.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count<'k>(&self, db: u32, key: impl Fn() -> &'k [u8], gained: i64) {
         if gained != 0 && self.are_on() {
             self.add(db, key(), gained);

@@ -23,8 +23,11 @@ pub(super) const fn value_len_bytes(flags: u8) -> usize {
     }
 }
 
-/// The number of combinations of the flags that define the layout: those up to `SHARED`.
-const FLAGS: usize = 16;
+/// The flags that define the layout.
+pub(super) const LAYOUT: u8 = HAS_EXPIRY | WIDE_KEY | WIDE_VALUE | SHARED;
+
+/// The number of their combinations.
+const FLAGS: usize = LAYOUT as usize + 1;
 
 /// The offset of the key for each combination of flags: every command that finds a key needs it,
 /// more than once.

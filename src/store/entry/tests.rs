@@ -46,6 +46,31 @@ fn overwriting_reaches_every_shape_from_every_shape() {
 }
 
 #[test]
+fn bytes_go_over_bytes_where_the_block_stays_the_same() {
+    let (long, longer, longest) = (vec![1; 300], vec![2; 301], vec![3; 900]);
+    let shared = SharedValue::new(vec![5; 40_000]);
+    let inline = [&b""[..], b"0123", b"01234", &[4; 200], &long, &longer, &longest];
+    for key in [&b"some key"[..], &[7; 256]] {
+        for expire_at in [None, Some(1)] {
+            for from in inline.map(Value::Inline).into_iter().chain([Value::Shared(&shared)]) {
+                for to in inline {
+                    let mut entry = Entry::new(key, from, expire_at);
+                    entry.set_origin(Origin::Edited);
+                    let block = entry.bytes();
+                    let new = Entry::new(key, Value::Inline(to), None);
+                    let fits = (new.flags(), new.bytes()) == (entry.flags() & LAYOUT, block);
+                    assert_eq!(entry.overwrite_bytes(to), fits);
+                    let (value, origin) =
+                        if fits { (to, Origin::Given) } else { (from.bytes(), Origin::Edited) };
+                    check(&entry, key, value, expire_at);
+                    assert_eq!((entry.origin(), entry.bytes()), (origin, block));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn expiry_comes_and_goes() {
     let mut entry = Entry::new(b"k", Value::Inline(b"v"), None);
     for expire_at in [None, Some(10), None, Some(20)] {
