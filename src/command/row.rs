@@ -57,6 +57,8 @@ pub struct Command {
     /// Eviction takes it for a use of its keys. As in Redis, a look at what is known of a key is
     /// none.
     pub uses: bool,
+    /// With three arguments it sets its key to the last one and replies OK.
+    pub sets_value: bool,
 }
 
 impl Command {
@@ -83,6 +85,7 @@ impl Command {
         reads_value: false,
         reads_values: false,
         uses: true,
+        sets_value: false,
     };
 
     /// The defaults of a command on keys whatever their values.

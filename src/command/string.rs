@@ -60,6 +60,7 @@ pub(super) static SET: Command = Command {
         arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
     ]),
     action: Action::OneKey(Run::Edit(set)),
+    sets_value: true,
     ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 

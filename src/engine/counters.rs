@@ -167,6 +167,21 @@ impl ThreadCounts {
         outcome
     }
 
+    /// The time, if a call of this command that begins now is to be timed.
+    #[inline(always)]
+    pub(super) fn begin(&self, command: usize) -> Option<Instant> {
+        self.commands[command].calls.get().is_multiple_of(TIMED_CALLS).then(Instant::now)
+    }
+
+    /// Counts a call that began at that time, if it is timed.
+    #[inline(always)]
+    pub(super) fn end(&self, command: usize, start: Option<Instant>) {
+        self.called(command);
+        if let Some(start) = start {
+            self.timed(command, start.elapsed());
+        }
+    }
+
     /// Runs up to `most` calls of one command, counts as many as `run` returns, and times them if
     /// one of them would be timed alone.
     pub(super) fn counted_together(

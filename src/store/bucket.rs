@@ -119,7 +119,7 @@ impl Bucket {
         self.bytes()[PASSED_AT] != 0
     }
 
-    #[inline]
+    #[inline(always)]
     fn address(&self, slot: usize) -> u64 {
         // One load of eight bytes that end with the address. There are always two bytes before it.
         let end = ADDRESSES_AT + (slot + 1) * ADDRESS_BYTES;
@@ -146,6 +146,7 @@ impl Bucket {
         *byte = *byte & !mark.0 | if is_set { mark.0 } else { 0 };
     }
 
+    #[inline]
     fn set_address(&mut self, slot: usize, address: u64, marks: Marks) {
         let (low, high) =
             (&(address | u64::from(marks.0)).to_le_bytes()[..ADDRESS_BYTES], address >> 48);
@@ -158,7 +159,7 @@ impl Bucket {
     }
 
     /// The entry in a slot that has one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, slot: usize) -> EntryRef<'_> {
         debug_assert!(self.is_used(slot));
         // SAFETY: a slot with a tag holds the address that `put` stored there, and EntryRef only
@@ -168,7 +169,7 @@ impl Bucket {
     }
 
     /// The same, to be changed. Its key must stay.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry_mut(&mut self, slot: usize) -> EntryMut<'_> {
         // SAFETY: the slot is in use; EntryMut keeps it borrowed and writes the address back when
         // it is dropped.
@@ -376,6 +377,14 @@ pub(super) struct EntryMut<'a> {
     slot: usize,
 }
 
+impl EntryMut<'_> {
+    /// The entry has not moved: its slot has its address.
+    #[inline(always)]
+    pub(super) fn stays(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Deref for EntryMut<'_> {
     type Target = Entry;
     fn deref(&self) -> &Entry {
@@ -390,6 +399,7 @@ impl DerefMut for EntryMut<'_> {
 }
 
 impl Drop for EntryMut<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: `entry` is not used again: `self` is being dropped.
         let entry = unsafe { ManuallyDrop::take(&mut self.entry) };

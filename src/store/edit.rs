@@ -137,6 +137,14 @@ pub fn read<'t>(
     }
 }
 
+/// Sets a value where nothing changes but its bytes: the key is there, has no expiry, and its entry
+/// stays in its place. Nothing is kept for a log, and no count of the table's changes. False if it
+/// is not so; then nothing is done.
+#[inline(always)]
+pub fn set_in_place(table: &mut Table, hash: KeyHash, name: &[u8], value: &[u8]) -> bool {
+    table.find(hash, name).is_some_and(|found| table.overwrite_bytes(found, value))
+}
+
 /// A key of a shard that this thread holds. A shared reference can only read it.
 ///
 /// To all methods, a key that has expired does not exist. At the end it is removed if its expiry is

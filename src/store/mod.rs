@@ -29,7 +29,7 @@ pub use arena::{ArenaUsage, give_up_chunks, usage as arena_usage};
 pub use before::{Before, ChangeKind, ValuePart, ValueParts};
 pub use bucket::{EntryRef, StringRef};
 pub use census::Census;
-pub use edit::{Done, Edit, Keeping, read};
+pub use edit::{Done, Edit, Keeping, read, set_in_place};
 pub use entry::{Entry, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
 pub use look::{Candidate, Home, Look};

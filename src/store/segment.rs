@@ -160,7 +160,7 @@ impl Segment {
     }
 
     /// The entry at a place, to be changed. Its key must stay.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry_mut(&mut self, place: BucketSlot) -> EntryMut<'_> {
         self.buckets[place.bucket as usize].entry_mut(place.slot as usize)
     }

@@ -185,13 +185,21 @@ impl Table {
         value: Value<'_>,
         expire_at: Option<UnixMs>,
     ) {
-        if let (Value::Inline(bytes), None) = (value, expire_at) {
-            let segment = &mut self.segments[found.segment as usize];
-            if segment.entry_mut(found.place).overwrite_bytes(bytes) {
-                return;
-            }
+        match (value, expire_at) {
+            (Value::Inline(bytes), None) if self.overwrite_bytes(found, bytes) => {}
+            _ => self.overwrite_all(found, value, expire_at),
         }
-        self.overwrite_all(found, value, expire_at);
+    }
+
+    /// Writes a value over another, if nothing but its bytes changes: see
+    /// [`Entry::overwrite_bytes`].
+    #[inline(always)]
+    pub(super) fn overwrite_bytes(&mut self, found: FoundEntry, bytes: &[u8]) -> bool {
+        let segment = &mut self.segments[found.segment as usize];
+        let mut entry = segment.entry_mut(found.place);
+        let is_done = entry.overwrite_bytes(bytes);
+        entry.stays();
+        is_done
     }
 
     #[inline(never)]

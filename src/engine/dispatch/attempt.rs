@@ -11,7 +11,7 @@ use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
 use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, of_shard};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::KEYS_AT_ONCE;
-use crate::store::{Done, Edit, KeyHash, Now};
+use crate::store::{Done, Edit, KeyHash, Now, Table, set_in_place};
 
 impl Engine {
     /// Tries to run a command on this thread.
@@ -89,9 +89,45 @@ impl Engine {
         let Some(mut held) = self.shards().take(shard, taking) else {
             return Outcome::Busy;
         };
-        let outcome = self.run_with_room(slot, call, hash, shard, &mut held, reply);
+        let outcome = if self.run_short(slot, call, hash, &mut held, reply) {
+            Outcome::Done
+        } else {
+            self.run_with_room(slot, call, hash, shard, &mut held, reply)
+        };
         self.ledger.release(slot, shard, held);
         outcome
+    }
+
+    /// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if
+    /// there is nothing to do but to read the value, or to write it over the one before. False if
+    /// it has to run in the general way; then nothing is done.
+    #[inline(always)]
+    pub(super) fn run_short<R: Reply + ?Sized>(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        hash: KeyHash,
+        held: &mut HeldShard<'_>,
+        reply: &mut R,
+    ) -> bool {
+        let row = call.row();
+        if !(row.reads_value || row.sets_value) || !self.ledger.is_plain() {
+            return false;
+        }
+        let name = call.args.get(1);
+        let start = slot.begin(call.command);
+        if row.reads_value {
+            if !say_value(held.table(call.db), call, hash, name, reply) {
+                return false;
+            }
+        } else {
+            if !held.watched.is_empty() || !set_value(held.db(call.db), call, hash, name, reply) {
+                return false;
+            }
+            slot.changed.add(1);
+        }
+        slot.end(call.command, start);
+        true
     }
 
     /// [`Engine::run_one`] for a command that is alone: room is made for it first.
@@ -365,4 +401,50 @@ impl Engine {
         }
         found
     }
+}
+
+/// Replies with a key's value, or null. False if the key has expired, is of another type, or is too
+/// long for this thread's replies.
+#[inline(always)]
+fn say_value<R: Reply + ?Sized>(
+    table: Option<&Table>,
+    call: &Call<'_>,
+    hash: KeyHash,
+    name: &[u8],
+    reply: &mut R,
+) -> bool {
+    let found = table.and_then(|table| Some(table.entry(table.find(hash, name)?)));
+    let Some(entry) = found else {
+        reply.null();
+        return true;
+    };
+    if entry.is_expired(&call.now) {
+        return false;
+    }
+    let Ok(value) = entry.string() else { return false };
+    let is_short = !call.limits.has_reply_limit() || value.len() <= call.limits.max_reply_bytes;
+    if is_short {
+        reply.value(&value);
+    }
+    is_short
+}
+
+/// Sets a value in the place of the one before.
+#[inline(always)]
+fn set_value<R: Reply + ?Sized>(
+    table: &mut Table,
+    call: &Call<'_>,
+    hash: KeyHash,
+    name: &[u8],
+    reply: &mut R,
+) -> bool {
+    let (value, limits) = (call.args.get(2), &call.limits);
+    let is_done = call.args.len() == 3
+        && name.len() <= limits.max_key_bytes
+        && value.len() < limits.keep_bytes.min(limits.max_value_bytes)
+        && set_in_place(table, hash, name, value);
+    if is_done {
+        reply.ok();
+    }
+    is_done
 }

@@ -69,15 +69,40 @@ impl Engine {
             places.push((hash, place));
         }
         let mut is_over = false;
-        let mut done = self.read_values(slot, calls, &held, &places, reply, |reply| {
+        let done = self.read_values(slot, calls, &held, &places, reply, |reply| {
             is_over = is_enough(reply);
             is_over
         });
-        let mut outcome = if done == 0 { Outcome::Busy } else { Outcome::Done };
-        let rest = if is_over { &[] } else { &places[done..] };
-        for &(hash, place) in rest {
+        let ran = if !is_over && done < places.len() {
+            self.run_each(slot, calls, done, &mut held, &places, reply, is_enough)
+        } else {
+            (done, if done == 0 { Outcome::Busy } else { Outcome::Done })
+        };
+        self.ledger.release_many(slot, held);
+        ran
+    }
+
+    /// Runs the calls from number `done` on, one after the other.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
+    fn run_each<R: Reply>(
+        &self,
+        slot: &ThreadSlot,
+        calls: &impl Together,
+        mut done: usize,
+        held: &mut HeldTogether<'_>,
+        places: &[Placed],
+        reply: &mut R,
+        mut is_enough: impl FnMut(&R) -> bool,
+    ) -> (usize, Outcome) {
+        let mut outcome = Outcome::Done;
+        for &(hash, place) in &places[done..] {
             let (call, (shard, token)) = (calls.call(done), held.at(place));
-            outcome = self.run_with_room(slot, &call, hash, shard, token, reply);
+            outcome = if self.run_short(slot, &call, hash, token, reply) {
+                Outcome::Done
+            } else {
+                self.run_with_room(slot, &call, hash, shard, token, reply)
+            };
             if outcome != Outcome::Done {
                 break;
             }
@@ -90,7 +115,6 @@ impl Engine {
                 break;
             }
         }
-        self.ledger.release_many(slot, held);
         (done, outcome)
     }
 

@@ -107,6 +107,27 @@ fn reads_around_a_write_see_what_it_did() {
     engine.ledger.release(engine.main_slot(LOCKED), 0, shard);
 }
 
+#[test]
+fn sets_count_and_end_alike_whichever_way_they_run() {
+    let engine = engine();
+    let long = format!("set a {}", "x".repeat(100));
+    let lines =
+        ["set a 1", "set a 2", "get a", "set a 3 pxat 900", "set a 4", "pttl a", &long, "set a 56"];
+    for first in 0..lines.len() {
+        let (sets, changes) = (calls_of(&engine, "set"), engine.ledger.books.changes());
+        // Together, and one by one.
+        let (said, _) = run(&engine, 0, 0, &lines[first..]);
+        let alone = lines[first..].iter().map(|line| run(&engine, 0, 0, &[line]).0);
+        assert_eq!(alone.collect::<Vec<_>>().join(" "), said);
+        let of_batch = lines[first..].iter().filter(|line| line.starts_with("set")).count() as u64;
+        assert_eq!(calls_of(&engine, "set") - sets, 2 * of_batch);
+        assert_eq!(engine.ledger.books.changes() - changes, 2 * of_batch);
+        assert_eq!(run(&engine, 0, 0, &["get a", "strlen a", "pttl a"]).0, "56 2 -1");
+        let census = engine.ledger.books.census(0);
+        assert_eq!((census.keys, census.expiring), (1, 0));
+    }
+}
+
 /// A write in the middle moves the entries that the first steps have found: it splits segments,
 /// overwrites and removes.
 #[test]
