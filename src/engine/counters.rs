@@ -221,6 +221,7 @@ impl ThreadCounts {
     }
 
     /// Counts a call that is timed elsewhere.
+    #[inline(always)]
     pub(super) fn called(&self, command: usize) {
         self.commands[command].calls.add(1);
     }

@@ -366,7 +366,7 @@ impl Entry {
 
     /// Whether the entry no longer exists for a reader at that time. In the millisecond of its
     /// expiry it still does, as in Redis.
-    #[inline]
+    #[inline(always)]
     pub fn is_expired(&self, now: &super::Now) -> bool {
         self.expire_at().is_some_and(|at| now.hides(at))
     }

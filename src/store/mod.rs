@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// The table of database `db`, if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn table(&self, db: u32) -> Option<&Table> {
         if db == 0 {
             return Some(&self.first);

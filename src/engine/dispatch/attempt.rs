@@ -413,8 +413,15 @@ fn say_value<R: Reply + ?Sized>(
     name: &[u8],
     reply: &mut R,
 ) -> bool {
-    let found = table.and_then(|table| Some(table.entry(table.find(hash, name)?)));
-    let Some(entry) = found else {
+    // No closures: they would be calls.
+    let entry = match table {
+        None => None,
+        Some(table) => match table.find(hash, name) {
+            None => None,
+            Some(found) => Some(table.entry(found)),
+        },
+    };
+    let Some(entry) = entry else {
         reply.null();
         return true;
     };

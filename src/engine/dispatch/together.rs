@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 use crate::command::{COMMANDS, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
-use crate::engine::shards::HeldTogether;
+use crate::engine::shards::{HeldTogether, Shards};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{AHEAD, MGET_FREE_BYTES};
 use crate::store::{Candidate, EntryRef, Home, KeyHash, Look, Now, StringRef, Table};
@@ -36,7 +36,7 @@ pub trait Together {
     fn call(&self, number: usize) -> Call<'_>;
 }
 
-/// Where the key of a call is: its hash, and the place of its shard among those held.
+/// Where the key of a call is: its hash, and its shard: the number, then the place among those held.
 type Placed = (KeyHash, usize);
 
 impl Engine {
@@ -55,19 +55,13 @@ impl Engine {
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
         let shards = self.shards();
-        let mut hashes: ArrayVec<KeyHash, AHEAD> = ArrayVec::new();
+        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
         for number in 0..calls.count().min(AHEAD) {
-            let hash = shards.hasher.hash(calls.key(number));
-            shards.prefetch(shards.of(hash));
-            hashes.push(hash);
+            places.push(ask(shards, calls.key(number)));
         }
         let mut held = HeldTogether::default();
-        // Of the calls that can run.
-        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
-        for &hash in &hashes {
-            let Some(place) = held.place(shards, shards.of(hash), Taking::WORKER) else { break };
-            places.push((hash, place));
-        }
+        // Only those calls can run.
+        hold(shards, &mut held, &mut places, Taking::WORKER);
         let mut is_over = false;
         let done = self.read_values(slot, calls, &held, &places, reply, |reply| {
             is_over = is_enough(reply);
@@ -133,22 +127,16 @@ impl Engine {
         let mut hiding = None;
         let now = self.time_for(slot, call, &mut hiding)?;
         let mut names: ArrayVec<&[u8], AHEAD> = ArrayVec::new();
-        let mut hashes: ArrayVec<KeyHash, AHEAD> = ArrayVec::new();
+        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
         for name in call.row().key_arguments(&call.args) {
             names.try_push(name).ok()?;
-            let hash = shards.hasher.hash(name);
-            shards.prefetch(shards.of(hash));
-            hashes.push(hash);
+            places.push(ask(shards, name));
         }
         if names.len() > call.limits.max_atomic_keys {
             return None;
         }
         let mut held = HeldTogether::default();
-        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
-        for &hash in &hashes {
-            let Some(place) = held.place(shards, shards.of(hash), taking) else { break };
-            places.push((hash, place));
-        }
+        hold(shards, &mut held, &mut places, taking);
         let outcome = if places.len() < names.len() {
             Some(Outcome::Busy)
         } else {
@@ -211,6 +199,32 @@ impl Engine {
             done
         })
     }
+}
+
+/// Asks for the shard of a key.
+#[inline(always)]
+fn ask(shards: &Shards, name: &[u8]) -> Placed {
+    let hash = shards.hasher.hash(name);
+    let shard = shards.of(hash);
+    shards.prefetch(shard);
+    (hash, shard as usize)
+}
+
+/// Holds the shards of these keys; keeps of them those up to the first whose shard is busy.
+#[inline(always)]
+fn hold<'s>(
+    shards: &'s Shards,
+    held: &mut HeldTogether<'s>,
+    places: &mut ArrayVec<Placed, AHEAD>,
+    taking: Taking<'_>,
+) {
+    let mut taken = 0;
+    for (_, place) in &mut *places {
+        let Some(at) = held.place(shards, *place as u32, taking) else { break };
+        *place = at;
+        taken += 1;
+    }
+    places.truncate(taken);
 }
 
 /// The values, or `None` before anything is written.

@@ -108,7 +108,7 @@ impl Ledger {
     }
 
     /// Whether this may be done now. [`Intent`] says what is to be asked; nothing else decides it.
-    #[inline]
+    #[inline(always)]
     pub fn gate(&self, intent: Intent<'_>) -> Gate {
         match intent {
             Intent::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
