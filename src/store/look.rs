@@ -75,10 +75,10 @@ impl<'t> Candidate<'t> {
         }
     }
 
-    /// Compares the key.
+    /// Compares the key; once.
     #[inline(always)]
-    pub fn look(self, name: &[u8]) -> Look<'t> {
-        match self.entry {
+    pub fn look(&mut self, name: &[u8]) -> Look<'t> {
+        match self.entry.take() {
             Some(entry) if entry.has_key(name) => Look::Entry(entry),
             _ if self.is_only => Look::Nothing,
             _ => Look::Unknown,

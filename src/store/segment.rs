@@ -154,7 +154,7 @@ impl Segment {
     }
 
     /// The entry at a place that [`Segment::find`] gave.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, place: BucketSlot) -> EntryRef<'_> {
         self.buckets[place.bucket as usize].entry(place.slot as usize)
     }

@@ -148,6 +148,13 @@ impl Table {
         Some(FoundEntry { segment, place })
     }
 
+    /// The entry of a key, expired or not.
+    #[inline(always)]
+    pub fn look(&self, hash: KeyHash, key: &[u8]) -> Option<EntryRef<'_>> {
+        let found = self.find(hash, key)?;
+        Some(self.entry(found))
+    }
+
     /// Removes a key because it was due.
     pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) -> Entry {
         self.census.expired += 1;
@@ -155,7 +162,7 @@ impl Table {
     }
 
     /// The entry that was found.
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, found: FoundEntry) -> EntryRef<'_> {
         self.segments[found.segment as usize].entry(found.place)
     }

@@ -11,7 +11,7 @@ use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
 use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, of_shard};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::KEYS_AT_ONCE;
-use crate::store::{Done, Edit, KeyHash, Now, Table, set_in_place};
+use crate::store::{Done, Edit, EntryRef, KeyHash, Now, Table, set_in_place};
 
 impl Engine {
     /// Tries to run a command on this thread.
@@ -413,15 +413,7 @@ fn say_value<R: Reply + ?Sized>(
     name: &[u8],
     reply: &mut R,
 ) -> bool {
-    // No closures: they would be calls.
-    let entry = match table {
-        None => None,
-        Some(table) => match table.find(hash, name) {
-            None => None,
-            Some(found) => Some(table.entry(found)),
-        },
-    };
-    let Some(entry) = entry else {
+    let Some(entry) = looked(table, hash, name) else {
         reply.null();
         return true;
     };
@@ -434,6 +426,12 @@ fn say_value<R: Reply + ?Sized>(
         reply.value(&value);
     }
     is_short
+}
+
+// No closure, which would be a call.
+#[inline(always)]
+fn looked<'t>(table: Option<&'t Table>, hash: KeyHash, name: &[u8]) -> Option<EntryRef<'t>> {
+    table?.look(hash, name)
 }
 
 /// Sets a value in the place of the one before.

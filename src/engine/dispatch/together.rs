@@ -72,7 +72,7 @@ impl Engine {
         } else {
             (done, if done == 0 { Outcome::Busy } else { Outcome::Done })
         };
-        self.ledger.release_many(slot, held);
+        self.ledger.release_many(slot, held.drain());
         ran
     }
 
@@ -143,7 +143,7 @@ impl Engine {
             let notes_use = self.ledger.eviction.notes_use() && call.is_use();
             say_values(slot, call, &names, &held, &places, (now, notes_use), reply)
         };
-        self.ledger.release_many(slot, held);
+        self.ledger.release_many(slot, held.drain());
         outcome
     }
 
@@ -164,7 +164,8 @@ impl Engine {
     ) -> usize {
         let db = calls.db();
         let table = |place: usize| held.get(place).table(db);
-        let candidates = candidates(places, &table);
+        let mut candidates = ArrayVec::new();
+        find_candidates(places, &table, &mut candidates);
         if places.is_empty() || !COMMANDS[calls.command(0)].reads_value {
             return 0;
         }
@@ -173,7 +174,7 @@ impl Engine {
         let notes_use = self.ledger.eviction.notes_use();
         slot.counted_together(command, places.len(), || {
             let mut done = 0;
-            for (candidate, &(hash, place)) in candidates.into_iter().zip(places) {
+            for (candidate, &(hash, place)) in candidates.iter_mut().zip(places) {
                 if calls.command(done) != command {
                     break;
                 }
@@ -240,8 +241,9 @@ fn say_values(
 ) -> Option<Outcome> {
     let table = |place: usize| held.get(place).table(call.db);
     let mut values: ArrayVec<Option<StringRef<'_>>, AHEAD> = ArrayVec::new();
-    let candidates = candidates(places, &table);
-    for ((candidate, &(hash, place)), name) in candidates.into_iter().zip(places).zip(names) {
+    let mut candidates = ArrayVec::new();
+    find_candidates(places, &table, &mut candidates);
+    for ((candidate, &(hash, place)), name) in candidates.iter_mut().zip(places).zip(names) {
         let entry = looked(candidate, hash, name, || table(place));
         if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
             return None;
@@ -269,31 +271,32 @@ fn say_values(
     }))
 }
 
-/// The entries that are most likely those of these keys. Asks for the memory of all of them.
+/// Finds the entries that are most likely those of these keys. Asks for the memory of all of them.
+///
+/// The lists are long: neither this one nor that of the tokens is moved from hand to hand.
 #[inline(always)]
-fn candidates<'t>(
+fn find_candidates<'t>(
     places: &[Placed],
     table: &impl Fn(usize) -> Option<&'t Table>,
-) -> ArrayVec<Candidate<'t>, AHEAD> {
+    candidates: &mut ArrayVec<Candidate<'t>, AHEAD>,
+) {
     let mut homes: ArrayVec<Home<'_>, AHEAD> = ArrayVec::new();
     for &(hash, place) in places {
         let home = table(place).map_or_else(Home::default, |table| table.home(hash));
         home.prefetch();
         homes.push(home);
     }
-    let mut candidates = ArrayVec::new();
     for (&home, &(hash, _)) in homes.iter().zip(places) {
         let candidate = home.candidate(hash);
         candidate.prefetch();
         candidates.push(candidate);
     }
-    candidates
 }
 
 /// The entry of a key, from its candidate, or else from its table.
 #[inline(always)]
 fn looked<'t>(
-    candidate: Candidate<'t>,
+    candidate: &mut Candidate<'t>,
     hash: KeyHash,
     name: &[u8],
     table: impl FnOnce() -> Option<&'t Table>,
@@ -301,7 +304,7 @@ fn looked<'t>(
     match candidate.look(name) {
         Look::Entry(entry) => Some(entry),
         Look::Nothing => None,
-        Look::Unknown => table().and_then(|table| Some(table.entry(table.find(hash, name)?))),
+        Look::Unknown => table()?.look(hash, name),
     }
 }
 

@@ -123,7 +123,7 @@ impl Engine {
             count += 1;
             self.leave_replayed(*key, record.events().0);
         }
-        self.ledger.release_many(slot, held);
+        self.ledger.release_many(slot, held.drain());
         (count, error)
     }
 

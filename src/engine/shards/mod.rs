@@ -276,14 +276,10 @@ impl<'a> HeldTogether<'a> {
         let (shard, held) = &mut self.held[place];
         (*shard, held)
     }
-}
 
-impl<'a> IntoIterator for HeldTogether<'a> {
-    type Item = (u32, HeldShard<'a>);
-    type IntoIter = arrayvec::IntoIter<Self::Item, AHEAD>;
-
+    /// Gives the tokens away, with their numbers.
     #[inline]
-    fn into_iter(self) -> Self::IntoIter {
-        self.held.into_iter()
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (u32, HeldShard<'a>)> {
+        self.held.drain(..)
     }
 }
