@@ -18,6 +18,7 @@ use crate::store::Now;
 /// Commands that run together.
 #[derive(Default)]
 pub struct CommandBatch<'i> {
+    /// Those of the commands, and no others.
     args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
     commands: ArrayVec<PlannedCommand, AHEAD>,
     /// The forms of the last commands of two kinds: another command of the same form needs no
@@ -82,6 +83,8 @@ impl<'i> CommandBatch<'i> {
     /// Keeps only the first `commands` commands.
     pub fn truncate(&mut self, commands: usize) {
         self.commands.truncate(commands);
+        let end = self.commands.last().map_or(0, |last| last.args.1.into());
+        self.args.truncate(end);
     }
 
     /// The commands that follow are another connection's. The known forms stay if it has the same
@@ -162,11 +165,11 @@ impl<'i> CommandBatch<'i> {
         if args.is_empty() || !args.is_simple() || args.len() > AHEAD_ARGUMENTS {
             return false;
         }
-        let first = self.args_end();
-        self.args.truncate(first);
+        let first = self.args.len();
         self.args.extend(args.ranges().iter().map(|range| &input[range.start..range.end]));
         let list = Args::new(&self.args[first..]);
         let Some(named) = Named::find(list.get(0)) else {
+            self.args.truncate(first);
             return false;
         };
         let row = named.row();
@@ -181,14 +184,10 @@ impl<'i> CommandBatch<'i> {
             let (args, key) = ((first as u16, self.args.len() as u16), first + row.first_key());
             let (number, key) = (number as u16, key as u16);
             self.commands.push(PlannedCommand { number, args, key, prefix, end });
+        } else {
+            self.args.truncate(first);
         }
         goes
-    }
-
-    /// Where the arguments of the commands end.
-    #[inline]
-    fn args_end(&self) -> usize {
-        self.commands.last().map_or(0, |last| last.args.1.into())
     }
 
     /// Remembers the form of the last command if the user may call it on every key: other commands
@@ -215,11 +214,11 @@ impl<'i> CommandBatch<'i> {
         if self.commands.is_full() {
             return None;
         }
-        let first = self.args_end();
+        let first = self.args.len();
         for known in self.known.iter().map_while(Option::as_ref) {
-            self.args.truncate(first);
             let args = &mut self.args;
             let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else {
+                args.truncate(first);
                 continue;
             };
             let (number, prefix, end) = (known.number, known.prefix, at + length);

@@ -85,11 +85,17 @@ impl<'a> RespReply<'a> {
     /// call.
     #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {
-        let [a, b, c, d] = LINES[number % 100];
         match number {
-            0..10 => self.out.own.extend_from_slice(&[sign, b, c, d]),
-            10..100 => self.out.own.extend_from_slice(&[sign, a, b, c, d]),
+            0..10 => {
+                let [_, b, c, d] = LINES[number];
+                self.out.own.extend_from_slice(&[sign, b, c, d]);
+            }
+            10..100 => {
+                let [a, b, c, d] = LINES[number];
+                self.out.own.extend_from_slice(&[sign, a, b, c, d]);
+            }
             100..1000 => {
+                let [a, b, c, d] = LINES[number % 100];
                 let hundreds = b'0' + (number / 100) as u8;
                 self.out.own.extend_from_slice(&[sign, hundreds, a, b, c, d]);
             }
