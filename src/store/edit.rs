@@ -139,10 +139,21 @@ pub fn read<'t>(
 
 /// Sets a value where nothing changes but its bytes: the key is there, has no expiry, and its entry
 /// stays in its place. Nothing is kept for a log, and no count of the table's changes. False if it
-/// is not so; then nothing is done.
+/// is not so; then nothing is done. `notes_use` notes for eviction that the key was used.
 #[inline(always)]
-pub fn set_in_place(table: &mut Table, hash: KeyHash, name: &[u8], value: &[u8]) -> bool {
-    table.find(hash, name).is_some_and(|found| table.overwrite_bytes(found, value))
+pub fn set_in_place(
+    table: &mut Table,
+    hash: KeyHash,
+    name: &[u8],
+    value: &[u8],
+    notes_use: bool,
+) -> bool {
+    let Some(found) = table.find(hash, name) else { return false };
+    let is_done = table.overwrite_bytes(found, value);
+    if is_done && notes_use {
+        table.entry(found).note_use();
+    }
+    is_done
 }
 
 /// A key of a shard that this thread holds. A shared reference can only read it.

@@ -11,6 +11,7 @@
 //! The first byte is full. How recently a key was used, which eviction needs, is beside the entry's
 //! address in the bucket: see `bucket.rs`.
 
+mod overwrite;
 mod shape;
 
 use std::mem::ManuallyDrop;
@@ -22,7 +23,7 @@ use super::{Origin, SharedValue, Type, UnixMs, Value, WrongType};
 
 pub use shape::block_bytes;
 use shape::{
-    HAS_EXPIRY, LAYOUT, SHARED, SHARED_BYTES, Shape, WIDE_KEY, WIDE_VALUE, expiry_at, key_at,
+    HAS_EXPIRY, SHARED, SHARED_BYTES, Shape, WIDE_KEY, WIDE_VALUE, expiry_at, key_at,
     key_len_bytes, value_len_bytes,
 };
 
@@ -411,36 +412,6 @@ impl Entry {
         // SAFETY: the block is large enough, and the key is this entry's own.
         unsafe { self.fill(new, key, value, expire_at) };
         buffers
-    }
-
-    /// [`Entry::overwrite`] for what is most common: both values are in the block, neither has an
-    /// expiry, and all parts stay where they are. False if that is not so; then nothing is done.
-    #[inline(always)]
-    pub(super) fn overwrite_bytes(&mut self, bytes: &[u8]) -> bool {
-        let wide = if bytes.len() > u8::MAX as usize { WIDE_VALUE } else { 0 };
-        let (flags, key) = (self.flags() & LAYOUT, self.flags() & WIDE_KEY);
-        if flags != wide | key {
-            return false;
-        }
-        let (value_at, len) = (key_at(flags) + self.key_len(flags), self.len_in_block(flags));
-        if bytes.len() != len && block_bytes(value_at + bytes.len()) != block_bytes(value_at + len)
-        {
-            return false;
-        }
-        let block = self.0.as_ptr();
-        // SAFETY: the block has room for the value, whose length is as wide as the one before; the
-        // value is never in this block. Without type bits it is a string that was set as it is.
-        unsafe {
-            block.write(flags);
-            let at = block.add(1 + key_len_bytes(flags));
-            if wide == 0 {
-                at.write(bytes.len() as u8);
-            } else {
-                at.cast::<u32>().write_unaligned(bytes.len() as u32);
-            }
-            ptr::copy_nonoverlapping(bytes.as_ptr(), block.add(value_at), bytes.len());
-        }
-        true
     }
 
     /// Both callers overwrite or free the field next, so the reference is dropped once.

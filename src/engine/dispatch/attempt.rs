@@ -114,14 +114,17 @@ impl Engine {
         if !(row.reads_value || row.sets_value) || !self.ledger.is_plain() {
             return false;
         }
-        let name = call.args.get(1);
+        let notes_use = self.ledger.eviction.notes_use() && call.is_use();
         let start = slot.begin(call.command);
         if row.reads_value {
-            if !say_value(held.table(call.db), call, hash, name, reply) {
+            if !say_value(held.table(call.db), call, hash, notes_use, reply) {
                 return false;
             }
         } else {
-            if !held.watched.is_empty() || !set_value(held.db(call.db), call, hash, name, reply) {
+            if !held.watched.is_empty()
+                || self.ledger.refusal_in_database(call).is_some()
+                || !set_value(held.db(call.db), call, hash, notes_use, reply)
+            {
                 return false;
             }
             slot.changed.add(1);
@@ -410,10 +413,10 @@ fn say_value<R: Reply + ?Sized>(
     table: Option<&Table>,
     call: &Call<'_>,
     hash: KeyHash,
-    name: &[u8],
+    notes_use: bool,
     reply: &mut R,
 ) -> bool {
-    let Some(entry) = looked(table, hash, name) else {
+    let Some(entry) = looked(table, hash, call.args.get(1)) else {
         reply.null();
         return true;
     };
@@ -423,6 +426,9 @@ fn say_value<R: Reply + ?Sized>(
     let Ok(value) = entry.string() else { return false };
     let is_short = !call.limits.has_reply_limit() || value.len() <= call.limits.max_reply_bytes;
     if is_short {
+        if notes_use {
+            value.note_use();
+        }
         reply.value(&value);
     }
     is_short
@@ -440,14 +446,14 @@ fn set_value<R: Reply + ?Sized>(
     table: &mut Table,
     call: &Call<'_>,
     hash: KeyHash,
-    name: &[u8],
+    notes_use: bool,
     reply: &mut R,
 ) -> bool {
-    let (value, limits) = (call.args.get(2), &call.limits);
+    let (name, value, limits) = (call.args.get(1), call.args.get(2), &call.limits);
     let is_done = call.args.len() == 3
         && name.len() <= limits.max_key_bytes
         && value.len() < limits.keep_bytes.min(limits.max_value_bytes)
-        && set_in_place(table, hash, name, value);
+        && set_in_place(table, hash, name, value, notes_use);
     if is_done {
         reply.ok();
     }

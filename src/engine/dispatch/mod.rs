@@ -33,16 +33,17 @@ mod attempt;
 mod batch;
 mod eviction;
 mod packing;
+mod panics;
 mod together;
 mod transaction;
 mod worker;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 pub(super) use batch::Batch;
 use eviction::evict_on_main;
+pub(in crate::engine) use panics::Panic;
 pub use together::Together;
 #[cfg(test)]
 pub(in crate::engine) use together::tests::Lines;
@@ -121,15 +122,6 @@ pub(in crate::engine) enum Resumed {
     Busy(Box<Request>),
     /// Another thread goes on with it.
     HandedOn,
-}
-
-/// How a panic of a queued command ends.
-#[derive(Clone, Copy)]
-pub(in crate::engine) enum Panic {
-    /// Count it with this function, and answer the client with an error.
-    Caught(fn()),
-    /// The caller holds a token: end the process.
-    Fatal,
 }
 
 impl Engine {
@@ -460,23 +452,6 @@ impl Engine {
         request.call.args = OwnedArgs::default();
         request.reply = transcript;
         self.answer(locked, request);
-    }
-}
-
-impl Panic {
-    fn guard(
-        self,
-        call: &Call<'_>,
-        transcript: &mut Transcript,
-        run: impl FnOnce(&mut Transcript) -> Next,
-    ) -> Next {
-        let Panic::Caught(count) = self else { return run(transcript) };
-        catch_unwind(AssertUnwindSafe(|| run(transcript))).unwrap_or_else(|_| {
-            count();
-            *transcript = Transcript::default();
-            call.refuse(Error::Internal, transcript);
-            Next::Answered
-        })
     }
 }
 

@@ -100,11 +100,11 @@ impl Ledger {
         self.admission.mode()
     }
 
-    /// Whether a change of a key's value ends with its count: nothing is logged, hidden or
-    /// evicted, and nobody listens. Clients that watch keys are noted in their shards.
+    /// Whether a change of a key's value ends with its count: nothing is logged or hidden,
+    /// and nobody listens. Clients that watch keys are noted in their shards.
     #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
-        self.admission.is_plain() && !self.notifications.is_listening() && !self.eviction.is_on()
+        self.admission.is_plain() && !self.notifications.is_listening()
     }
 
     /// Whether this may be done now. [`Intent`] says what is to be asked; nothing else decides it.

@@ -1,3 +1,4 @@
+use super::shape::LAYOUT;
 use super::*;
 
 fn check(entry: &Entry, key: &[u8], value: &[u8], expire_at: Option<UnixMs>) {
