@@ -127,9 +127,14 @@ pub fn minor_faults(pid: u32) -> Result<u64> {
     Ok(fields_of_stat(pid)?.get(7).context("no faults")?.parse()?)
 }
 
-/// The fields of /proc/PID/stat from the state on.
-fn fields_of_stat(pid: u32) -> Result<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+/// The same, of its main thread alone.
+pub fn main_thread_faults(pid: u32) -> Result<u64> {
+    Ok(fields_of_stat(format_args!("{pid}/task/{pid}"))?.get(7).context("no faults")?.parse()?)
+}
+
+/// The fields of /proc/PID/stat, or of a thread's, from the state on.
+fn fields_of_stat(of: impl std::fmt::Display) -> Result<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{of}/stat"))?;
     // The name in parentheses can contain anything.
     let fields = stat.rsplit_once(") ").context("no fields")?.1;
     Ok(fields.split_whitespace().map(str::to_owned).collect())

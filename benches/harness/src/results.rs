@@ -234,6 +234,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The least value that this share of them does not exceed.
+pub fn percentile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(place.saturating_sub(1)).copied()
+}
+
 /// The distance between the smallest and the largest.
 pub fn spread(values: &[f64]) -> f64 {
     let (least, most) = extremes(values);
@@ -250,6 +258,15 @@ pub fn extremes(values: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles() {
+        assert_eq!(percentile(&[], 0.99), None);
+        assert_eq!(percentile(&[5.0], 0.99), Some(5.0));
+        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!(percentile(&values, 0.99), Some(198.0));
+        assert_eq!(percentile(&values, 1.0), Some(200.0));
+    }
 
     #[test]
     fn medians() {

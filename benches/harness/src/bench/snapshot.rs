@@ -7,8 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{Bench, How, Load, rate_args};
 use crate::control::Control;
-use crate::process::{child_of, has_ended, minor_faults, own_bytes, shared_out_bytes};
-use crate::results::{Outcome, Round, extremes, median};
+use crate::process::{
+    child_of, has_ended, main_thread_faults, minor_faults, own_bytes, shared_out_bytes,
+};
+use crate::results::{Outcome, Round, extremes, median, percentile};
 use crate::server::{Door, Server};
 
 /// How long the child of a BGSAVE runs, nothing else being done.
@@ -32,14 +34,21 @@ pub const RESIDENT: &str = "resident memory, MiB";
 /// The part of it in huge pages.
 pub const HUGE: &str = "in huge pages, MiB";
 
-/// midi's part of the pauses of several forks: the middle and the worst.
+/// midi's part of the pauses of several forks: the middle, the 99th percentile and the worst.
 pub const PAUSE_MEDIAN: &str = "midi's part of the pause, median, µs";
+/// See [`PAUSE_MEDIAN`].
+pub const PAUSE_P99: &str = "midi's part of the pause, p99, µs";
 /// See [`PAUSE_MEDIAN`].
 pub const PAUSE_WORST: &str = "midi's part of the pause, worst, µs";
 /// The host's fork() in the same forks, midi's part included.
 pub const FORK_MEDIAN: &str = "fork(), median, µs";
 /// See [`FORK_MEDIAN`].
+pub const FORK_P99: &str = "fork(), p99, µs";
+/// See [`FORK_MEDIAN`].
 pub const FORK_WORST: &str = "fork(), worst, µs";
+/// Pages that the main thread writes from the command to its reply, where the fork before has
+/// write-protected them.
+pub const FORK_FAULTS: &str = "page faults of the main thread at BGSAVE, median";
 
 /// The roles of the load: without a BGSAVE and beside one.
 pub const ALONE: &str = "alone";
@@ -166,21 +175,27 @@ impl Bench {
         let args = endless(&what.load, Duration::ZERO, so_far, round)?;
         let running = self.start(&what.load, server, &args)?;
         std::thread::sleep(LEAD);
-        let (mut pauses, mut forks) = (Vec::new(), Vec::new());
+        let (mut pauses, mut forks, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..what.count {
             let saved = Saved::by(server)?;
             pauses.extend(saved.pause_us);
             forks.push(saved.fork_us);
+            faults.push(saved.faults as f64);
         }
         round.commands.push(running.line.clone());
         round.loads.insert(what.load.role.into(), running.finish()?);
-        let names = [(PAUSE_MEDIAN, PAUSE_WORST, pauses), (FORK_MEDIAN, FORK_WORST, forks)];
-        for (middle, worst, values) in names {
-            if let Some(value) = median(&values) {
+        let names = [
+            (PAUSE_MEDIAN, PAUSE_P99, PAUSE_WORST, pauses),
+            (FORK_MEDIAN, FORK_P99, FORK_WORST, forks),
+        ];
+        for (middle, p99, worst, values) in names {
+            if let (Some(value), Some(high)) = (median(&values), percentile(&values, 0.99)) {
                 round.figures.insert(middle.into(), value);
+                round.figures.insert(p99.into(), high);
                 round.figures.insert(worst.into(), extremes(&values).1);
             }
         }
+        round.figures.extend(median(&faults).map(|value| (FORK_FAULTS.into(), value)));
         Ok(())
     }
 }
@@ -204,6 +219,8 @@ struct Saved {
     fork_us: f64,
     /// midi's part of the pause, if there is midi.
     pause_us: Option<f64>,
+    /// Page faults of the main thread, from the command to its reply.
+    faults: u64,
     /// The server's memory before, and in huge pages.
     before: u64,
     huge: u64,
@@ -219,7 +236,9 @@ impl Saved {
         let before = shared_out_bytes(pid)?;
         let huge = crate::process::huge_bytes(pid)?;
         let began = Instant::now();
+        let faults = main_thread_faults(pid)?;
         control.command("BGSAVE")?;
+        let faults = main_thread_faults(pid)? - faults;
         let (mut added, mut own) = (0, 0);
         if let Some(child) = child_of(pid)? {
             let mut next_look = began + LOOK_EVERY;
@@ -247,6 +266,7 @@ impl Saved {
             seconds,
             fork_us: number(&info, "latest_fork_usec:").context("no latest_fork_usec")?,
             pause_us: number(&info, "midi_last_fork_pause_usec:"),
+            faults,
             before,
             huge,
             added,

@@ -56,7 +56,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
                 load: Mix::Both
                     .load(crate::server::Kind::Redis, "")
                     .with(&format!("--keys {FEW_KEYS}")),
-                count: if plan.quick { 10 } else { 100 },
+                count: if plan.quick { 10 } else { 200 },
             }),
         }
     }));
@@ -70,7 +70,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
                 and beside a BGSAVE. Added memory is what server and child take together at the \
                 peak (PSS), above what the server took before. A restart counts from the start of \
                 the program until host and port answer PING; the file is in the page cache. Huge \
-                pages: `MALLOC_CONF=thp:always` where the kernel says `madvise`. Forks: 100 \
+                pages: `MALLOC_CONF=thp:always` where the kernel says `madvise`. Forks: 200 \
                 BGSAVEs of 100,000 keys beside 50 connections with SET and GET; midi's part of the \
                 pause is `midi_last_fork_pause_usec` of INFO, and the host's fork() contains it. \
                 Each time a fresh server, all cores shared with the load.",

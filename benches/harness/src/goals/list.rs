@@ -390,11 +390,8 @@ fn snapshot_goals(results: &Results) -> Vec<Goal> {
     use snapshots::{MIDI, NAME, RANDOM, SHARDS, STOCK, ZEROS, forks};
     let figure = Metric::Figure;
     let [few, many] = SHARDS;
-    let pauses = [
-        (few, "worst", snapshot::PAUSE_WORST, 1000.0),
-        (many, "median", snapshot::PAUSE_MEDIAN, 2000.0),
-        (many, "worst", snapshot::PAUSE_WORST, 4000.0),
-    ];
+    let pauses =
+        [(few, "p99", snapshot::PAUSE_P99, 1000.0), (many, "p99", snapshot::PAUSE_P99, 2000.0)];
     let mut goals: Vec<Goal> = pauses
         .map(|(shards, which, name, most)| {
             let text = format!("fork: midi's part of the pause in µs, {shards} shards, {which}");
@@ -500,9 +497,7 @@ mod tests {
             }
             Work::Forks(forks) => {
                 load(forks.load.role);
-                for name in [snapshot::PAUSE_MEDIAN, snapshot::PAUSE_WORST] {
-                    round.figures.insert(name.into(), 1.0);
-                }
+                round.figures.insert(snapshot::PAUSE_P99.into(), 1.0);
             }
             Work::Replica(_) => {
                 let loads = [replica::ALONE, replica::SYNCING, replica::ATTACHED, replica::LAG];
