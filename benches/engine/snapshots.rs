@@ -38,7 +38,7 @@ pub fn snapshot(count: u64) {
         strings.0.clear();
         let start = Instant::now();
         let mut lend = |shard: u32, look: &mut dyn FnMut(&Store)| {
-            let held = from.shards().get(shard).token.try_take().expect("one thread");
+            let held = from.shards().try_take(shard).expect("one thread");
             look(&held);
             from.ledger.release(from.worker_slot(0), shard, held);
         };

@@ -99,7 +99,7 @@ impl Sink for List {
 }
 
 fn visit(engine: &Engine, shard: u32, look: &mut dyn FnMut(&Store)) {
-    let held = engine.shards().get(shard).token.try_take().expect("nobody else has it");
+    let held = engine.shards().try_take(shard).expect("nobody else has it");
     look(&held);
     engine.ledger.release(engine.worker_slot(0), shard, held);
 }

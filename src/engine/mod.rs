@@ -57,15 +57,15 @@ pub use ledger::{
 pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
-pub use shards::{AllHeld, HeldShard, Shard, Shards};
+pub use shards::{AllHeld, HeldShard, Shard, Shards, Standstill};
 pub use slot::ThreadSlot;
 pub use users::{
     Commands, DEFAULT_USER, Databases, Denied, KeyRule, PasswordSum, Refusal, RefusalReason, Rules,
     User, Users,
 };
 
-pub use crate::sync::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom, Waker};
-pub use crate::sync::{Waiting, Watermark};
+pub use crate::sync::{Held, Inbox, Left, Locked, OnlyThread, Pushed, Released, StopFlag, Token};
+pub use crate::sync::{Waiting, WaitingRoom, Waker, Watermark};
 
 use dispatch::Batch;
 

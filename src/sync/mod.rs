@@ -1,16 +1,18 @@
 //! The primitives that threads share: the token of a shard, the inbox of a thread, the waker that
-//! it sleeps on, a number that threads wait for, and the proof that the host's global lock is held.
-//! They know nothing of the store. Checked under loom.
+//! it sleeps on, a number that threads wait for, the flag that stops all, and the proof that the
+//! host's global lock is held. They know nothing of the store. Checked under loom.
 
 mod inbox;
 mod locked;
 mod primitives;
+mod standstill;
 mod token;
 mod wake;
 mod watermark;
 
 pub use inbox::Inbox;
 pub use locked::Locked;
+pub use standstill::{OnlyThread, StopFlag};
 pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
 pub use wake::Waker;
 pub use watermark::{Waiting, Watermark};

@@ -19,6 +19,8 @@
 //! overlooked, and no thread is woken just to pass the token on. LEFT means that messages older
 //! than those at the pointer wait in `left`.
 //!
+//! Each taking is sequentially consistent: see `standstill`.
+//!
 //! A *unit* is several commands that the holder of the host's global lock runs as one. Releasing a
 //! unit's token only lays it aside, until the unit ends.
 
@@ -28,6 +30,7 @@ use std::ptr;
 
 use super::locked::Locked;
 use super::primitives::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop};
+use super::standstill::OnlyThread;
 
 const HELD: usize = 1;
 const LONG: usize = 1 << 1;
@@ -129,7 +132,7 @@ impl<T, M> Token<T, M> {
     #[inline]
     fn try_take_as(&self, flags: usize) -> Option<Held<'_, T, M>> {
         self.word
-            .compare_exchange(0, flags, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(0, flags, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
             .then(|| Held { token: self })
     }
@@ -154,7 +157,7 @@ impl<T, M> Token<T, M> {
     /// Takes the token if no thread holds it, also with messages pending.
     pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
         let take = |word| (word & HELD == 0).then_some(word | HELD);
-        let taken = self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
+        let taken = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, take);
         taken.is_ok().then(|| Held { token: self })
     }
 
@@ -218,6 +221,26 @@ impl<T, M> Token<T, M> {
         Released::of(self.word.fetch_and(!HOLDING, Ordering::Release) & !HOLDING)
     }
 
+    /// Whether no thread holds the token; a unit that has laid it aside does not. For a thread
+    /// that has raised the [`StopFlag`](super::StopFlag).
+    pub fn is_at_rest(&self, _: Locked<'_>) -> bool {
+        let word = self.word.load(Ordering::SeqCst);
+        assert!(word & (UNIT | LONG) != UNIT, "a command of a unit holds a token");
+        word & HELD == 0 || word & UNIT != 0
+    }
+
+    /// The data, without the token.
+    pub fn data<'a>(&'a self, _: &'a OnlyThread) -> &'a T {
+        // SAFETY: no other thread touches the inside, and the proof is borrowed.
+        unsafe { &(*self.inside.get()).data }
+    }
+
+    /// The data, without the token, to be changed.
+    pub fn data_mut<'a>(&'a self, _: &'a mut OnlyThread) -> &'a mut T {
+        // SAFETY: no other thread touches the inside, and the one proof is borrowed by this alone.
+        unsafe { &mut (*self.inside.get()).data }
+    }
+
     /// Leaves a message, and takes the token if it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
         let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
@@ -226,8 +249,8 @@ impl<T, M> Token<T, M> {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = pointer(word) };
             let new = node as usize | (word & FLAGS) | HELD;
-            // AcqRel: publishes the message; acquires a free shard.
-            match self.word.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
+            // It publishes the message; it acquires a free shard.
+            match self.word.compare_exchange_weak(word, new, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) if word & HELD == 0 => return Pushed::Taken(Held { token: self }),
                 Ok(_) => return Pushed::Queued,
                 Err(now) => word = now,

@@ -29,6 +29,8 @@ mod resp;
 mod shard_threads;
 #[cfg(not(loom))]
 mod snapshots;
+#[cfg(loom)]
+mod standstills;
 
 /// Reports that the thread sanitizer must suppress, because it does not see the order that std
 /// guarantees:

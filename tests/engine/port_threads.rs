@@ -96,13 +96,13 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
 /// Every token is free, nothing waits, and the counts match the tables.
 fn check_books(engine: &Engine) {
     for shard in 0..engine.shards().count() {
-        let held = engine.shards().get(shard).token.try_take().expect("free, and nothing pending");
+        let held = engine.shards().try_take(shard).expect("free, and nothing pending");
         engine.ledger.release(engine.worker_slot(0), shard, held);
     }
     for db in 0..engine.config().databases {
         let (mut keys, mut expiring) = (0, 0);
         for shard in 0..engine.shards().count() {
-            let held = engine.shards().get(shard).token.try_take().expect("nobody else is here");
+            let held = engine.shards().try_take(shard).expect("nobody else is here");
             let census = held.table(db).map_or(Census::default(), |table| table.census());
             engine.ledger.release(engine.worker_slot(0), shard, held);
             keys += census.keys;

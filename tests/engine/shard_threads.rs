@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::engine::{
-    Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked,
-    Mode, Origin, Outcome, Pushed, Request, Settings, Taking, ThreadSlot, Waker, Workers,
-    long_work,
+    Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Locked, Mode,
+    Origin, Outcome, Request, Settings, Taking, ThreadSlot, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -82,14 +81,14 @@ fn with_call<R>(engine: &Engine, db: u32, line: &[String], with: impl FnOnce(&Ca
 /// The counts match the tables, every token is free, and nothing waits.
 fn check_books(engine: &Engine) {
     for shard in 0..engine.shards().count() {
-        let held = engine.shards().get(shard).token.try_take().expect("free, and nothing pending");
+        let held = engine.shards().try_take(shard).expect("free, and nothing pending");
         engine.ledger.release(engine.worker_slot(0), shard, held);
     }
     let mut total = 0;
     for db in 0..engine.config().databases {
         let mut sum = Census::default();
         for shard in 0..engine.shards().count() {
-            let held = engine.shards().get(shard).token.try_take().expect("nobody else is here");
+            let held = engine.shards().try_take(shard).expect("nobody else is here");
             let census = held.table(db).map_or(Census::default(), |table| table.census());
             engine.ledger.release(engine.worker_slot(0), shard, held);
             sum.keys += census.keys;
@@ -480,7 +479,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         let key = format!("stay:{}", random.below(STAY as u64));
         let shard = engine.shards().of_key(key.as_bytes());
-        let token = &engine.shards().get(shard).token;
+        let shards = engine.shards();
         let request = || {
             with_call(engine, 0, &line(&["get", &key]), |call| {
                 Box::new(Request::new(call, Origin::Main(Box::new(Ticket(FOREIGN)))))
@@ -489,16 +488,19 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
         match random.below(5) {
             0 => {
                 left += 1;
-                if let Pushed::Taken(held) = token.push(request()) {
+                if let Some(held) = shards.push(shard, request()) {
                     engine.ledger.release(engine.worker_slot(0), shard, held);
                 }
             }
-            1 => left += u64::from(matches!(token.leave(request()), Left::Queued)),
+            1 => {
+                left += 1;
+                shards.enqueue(request());
+            }
             which => {
                 let held = match which {
-                    2 => token.try_take_long(),
-                    3 => token.try_take_spinning(10),
-                    _ => token.try_take_with_pending(),
+                    2 => shards.try_take_long(shard),
+                    3 => shards.take(shard, Taking::Try(10)),
+                    _ => shards.try_take_with_pending(shard),
                 };
                 if let Some(held) = held {
                     let start = Instant::now();

@@ -233,8 +233,7 @@ impl Tested {
     fn end(&mut self) {
         let mut sums = [Census::default(); DATABASES as usize];
         for shard in 0..self.engine.shards().count() {
-            let held =
-                self.engine.shards().get(shard).token.try_take().expect("nobody else is here");
+            let held = self.engine.shards().try_take(shard).expect("nobody else is here");
             for db in 0..DATABASES {
                 let Some(table) = held.table(db) else { continue };
                 let (census, sum) = (table.census(), &mut sums[db as usize]);

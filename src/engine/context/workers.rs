@@ -21,8 +21,6 @@ pub enum Message {
     Reply(Box<Request>),
     /// Messages wait in this shard's mailbox.
     Shard(u32),
-    /// Release tokens that are left from a fork.
-    Release,
     /// Free the tables that logged flushes have taken out.
     Free,
     /// Take part in a job.

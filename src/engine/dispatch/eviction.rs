@@ -168,7 +168,7 @@ impl Evicting {
         while goes_on() {
             let shard = self.next % count;
             self.next = shard + 1;
-            let Some(mut held) = engine.shards().get(shard).token.try_take_long() else { continue };
+            let Some(mut held) = engine.shards().try_take_long(shard) else { continue };
             progress = Progress::More;
             // Where no shard above its share has a key that may go, the others have.
             let is_first_round = self.in_vain < count;

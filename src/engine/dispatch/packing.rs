@@ -78,7 +78,7 @@ impl Packing {
     fn pack(&mut self, engine: &Engine, start: Instant) -> bool {
         let mut progress = false;
         while let Some(&shard) = self.shards.front() {
-            let Some(mut held) = engine.shards().get(shard).token.try_take_long() else {
+            let Some(mut held) = engine.shards().try_take_long(shard) else {
                 return progress;
             };
             progress = true;

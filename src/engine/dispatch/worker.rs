@@ -24,7 +24,7 @@ use crate::limits::{
     MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
 use crate::store::{Now, UnixMs};
-use crate::sync::{Pushed, Released};
+use crate::sync::Released;
 
 /// How long a worker sleeps if all its work is blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
@@ -140,6 +140,10 @@ impl<'a> Worker<'a> {
 
     fn turn(&mut self) {
         self.slot.turns.add(1);
+        // No token can be had while the process forks.
+        while self.engine.shards().are_stopped() {
+            std::thread::sleep(BLOCKED_NAP);
+        }
         let queue = self.engine.context().workers.queue(self.number);
         if !queue.inbox.is_empty() {
             for message in queue.inbox.take() {
@@ -238,7 +242,6 @@ impl<'a> Worker<'a> {
                 self.answered.push(request);
             }
             Message::Shard(shard) => self.shards.push_back(shard),
-            Message::Release => self.engine.shards().release_left(),
             Message::Free => free_flushed(self.engine),
             Message::Part(part) => self.parts.push_back(part),
             Message::Stop => self.stopped = true,
@@ -318,7 +321,7 @@ impl<'a> Worker<'a> {
     fn leave_in_shard(&mut self, request: Box<Request>) {
         let engine = self.engine;
         let shard = engine.shards().of_request(&request);
-        if let Pushed::Taken(held) = engine.shards().get(shard).token.push(request) {
+        if let Some(held) = engine.shards().push(shard, request) {
             self.run_pending(shard, held);
         }
     }
@@ -332,7 +335,7 @@ impl<'a> Worker<'a> {
             };
             // If another thread holds it, that thread finds the messages when it releases the
             // shard.
-            if let Some(held) = self.engine.shards().get(shard).token.try_take_with_pending() {
+            if let Some(held) = self.engine.shards().try_take_with_pending(shard) {
                 self.run_pending(shard, held);
                 progress = true;
             }
@@ -430,7 +433,7 @@ impl<'a> Worker<'a> {
         let now = Now::at((engine.config().clock)());
         let mut progress = false;
         while let Some(&shard) = expiry.shards.front() {
-            let Some(mut held) = engine.shards().get(shard).token.try_take_long() else {
+            let Some(mut held) = engine.shards().try_take_long(shard) else {
                 // Continue later, from the start of this shard: it may change meanwhile.
                 expiry.shards.rotate_left(1);
                 (expiry.db, expiry.position) = (0, 0);

@@ -168,7 +168,7 @@ impl<'a> Slice<'a> {
     pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
         let shards = self.engine.shards();
         match self.locked() {
-            None => shards.get(shard).token.try_take_long(),
+            None => shards.try_take_long(shard),
             Some(locked) => Some(shards.take_waiting(locked, shard)),
         }
     }

@@ -1,9 +1,9 @@
 //! Commands that wait for a shard: in its mailbox, where its holder finds them, or with a worker.
 
-use super::Shards;
+use super::{HeldShard, Shards};
 use crate::engine::context::Message;
 use crate::engine::request::Request;
-use crate::sync::Left;
+use crate::sync::{Left, Pushed};
 
 impl Shards {
     /// Queues a counted command whose token was busy. A command on one shard waits in its shard's
@@ -15,8 +15,21 @@ impl Shards {
             return;
         }
         let shard = self.of_request(&request);
-        if let Left::Free(request) = self.get(shard).token.leave(request) {
+        if let Left::Free(request) = self.leave(shard, request) {
             self.context.workers.send(self.owner(shard), Message::Run(request));
+        }
+    }
+
+    /// Leaves a request in its shard's mailbox, unless the shard is free.
+    pub(in crate::engine) fn leave(&self, shard: u32, request: Box<Request>) -> Left<Box<Request>> {
+        self.get(shard).token.leave(request)
+    }
+
+    /// Leaves a request in its shard's mailbox, and takes the shard if it is free.
+    pub fn push(&self, shard: u32, request: Box<Request>) -> Option<HeldShard<'_>> {
+        match self.get(shard).token.push(request) {
+            Pushed::Taken(held) => self.unless_stopped(shard, held),
+            Pushed::Queued => None,
         }
     }
 

@@ -6,6 +6,7 @@
 mod all_held;
 mod by_shard;
 mod mailbox;
+mod standstill;
 mod unit;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -19,17 +20,17 @@ use super::context::{Context, Message};
 use super::request::Request;
 use crate::limits::{AHEAD, MAIN_SPINS};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
-use crate::sync::{Held, Locked, Released, Token, WaitingRoom};
+use crate::sync::{Held, Locked, Released, StopFlag, Token, WaitingRoom};
 
 pub use all_held::AllHeld;
-use all_held::Unreleased;
 pub(in crate::engine) use by_shard::sort_by_shard;
+pub use standstill::Standstill;
 use unit::Unit;
 
 /// A shard: token, mailbox and data, and the next due time in it.
 pub struct Shard {
-    /// Only its holder may touch the data.
-    pub token: Token<Store, Box<Request>>,
+    /// Only its holder may touch the data. [`Shards`] takes it, for nobody while all are stopped.
+    token: Token<Store, Box<Request>>,
     due: AtomicI64,
 }
 
@@ -48,7 +49,8 @@ pub struct Shards {
     list: Box<[CachePadded<Shard>]>,
     mask: u32,
     unit: Unit,
-    unreleased: Unreleased,
+    /// Up while the process forks. Read with each token, so no word beside it may be written.
+    stop: CachePadded<StopFlag>,
 }
 
 /// A shard whose token this thread holds.
@@ -84,7 +86,7 @@ impl Shards {
             hasher: KeyHasher::default(),
             room: WaitingRoom::default(),
             unit: Unit::default(),
-            unreleased: Unreleased::default(),
+            stop: CachePadded::default(),
         }
     }
 
@@ -144,18 +146,36 @@ impl Shards {
         self.owner(self.of_key(key))
     }
 
+    /// Takes a shard's token.
     #[inline]
-    pub(super) fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
-        let token = &self.get(shard).token;
+    pub fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
         match taking {
-            Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
+            Taking::Try(spins) => {
+                let token = &self.get(shard).token;
+                let held = token.try_take().or_else(|| token.try_take_spinning(spins))?;
+                self.unless_stopped(shard, held)
+            }
             Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
         }
     }
 
+    /// Takes a shard's token if it is free and nothing is pending.
+    pub fn try_take(&self, shard: u32) -> Option<HeldShard<'_>> {
+        self.take(shard, Taking::Try(0))
+    }
+
+    /// The same, for a job's slice.
+    pub fn try_take_long(&self, shard: u32) -> Option<HeldShard<'_>> {
+        self.unless_stopped(shard, self.get(shard).token.try_take_long()?)
+    }
+
+    /// Takes a shard's token if no thread holds it, also with messages pending.
+    pub fn try_take_with_pending(&self, shard: u32) -> Option<HeldShard<'_>> {
+        self.unless_stopped(shard, self.get(shard).token.try_take_with_pending()?)
+    }
+
     /// Waits for a shard's token, which an open unit then keeps.
     pub(super) fn take_waiting(&self, locked: Locked<'_>, shard: u32) -> HeldShard<'_> {
-        self.release_left();
         let token = &self.get(shard).token;
         if !self.is_in_unit(locked) {
             return token.take_waiting(locked, &self.room, MAIN_SPINS);

@@ -1,10 +1,10 @@
 //! Forks. The host does not tell modules before it forks, but pthread_atfork does: the forking
-//! thread takes all tokens, so that the child's memory is the state at one moment, and releases
-//! them in the parent.
+//! thread stops all shards, so that the child's memory is the state at one moment, and lets them go
+//! on in the parent.
 //!
-//! The child keeps them for good, and saves from the shards that it holds. No other thread lives
-//! there: a lock that one of them held when the process forked is never released. So what runs in
-//! the child takes no locks.
+//! In the child they stay so for good, and it saves from them. No other thread lives there: a lock
+//! that one of them held when the process forked is never released. So what runs in the child takes
+//! no locks.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -13,13 +13,23 @@ use std::time::{Duration, Instant};
 use super::super::instance::{if_in_use, instance};
 use super::super::state::doing::ModuleStage;
 use super::super::{guarded, kept};
-use crate::engine::{AllHeld, Locked};
+use crate::engine::{AllHeld, Locked, OnlyThread, Standstill};
 use crate::limits::FORK_PATIENCE;
 use crate::store::Store;
 
 thread_local! {
-    /// While this thread forks: all tokens, if it has them, and how long it took to take them.
-    static FORKING: Cell<Option<(Option<AllHeld<'static>>, Duration)>> = const { Cell::new(None) };
+    /// While this thread forks: how it keeps the shards as they are, and how long that took.
+    static FORKING: Cell<Option<(Stillness, Duration)>> = const { Cell::new(None) };
+}
+
+/// How a thread that forks keeps the shards as they are.
+enum Stillness {
+    /// They are stopped.
+    Stopped(Standstill<'static>),
+    /// It holds all tokens.
+    Tokens(AllHeld<'static>),
+    /// It does not.
+    Nothing,
 }
 
 /// Has the handlers called at each fork from now on.
@@ -29,12 +39,12 @@ pub fn register() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// All tokens, if this is a forked child whose memory is the state at one moment.
+/// All shards, if this is a forked child whose memory is the state at one moment.
 pub fn held_in_child() -> Option<&'static AllHeld<'static>> {
     instance().forks.in_child.get()
 }
 
-/// Why a child holds no tokens, for the log.
+/// Why a child does not have them, for the log.
 pub const NOT_HELD: &str = "a thread that is not the server's main thread has forked, and did not \
                             get hold of all shards in time";
 
@@ -49,42 +59,41 @@ pub fn lend(all: &'static AllHeld<'static>) -> impl FnMut(u32, &mut dyn FnMut(&S
 
 extern "C" fn prepare() {
     guarded((), || {
-        // A child of a child: its parent holds all tokens already.
+        // A child of a child: nothing runs in its parent.
         if if_in_use().is_some_and(|instance| !instance.doing.is_child()) {
             let began = Instant::now();
-            let held = if kept::is_main() { hold_on_main() } else { hold_elsewhere() };
-            FORKING.set(Some((held, began.elapsed())));
+            let hold = if kept::is_main() { stop_on_main() } else { hold_elsewhere() };
+            FORKING.set(Some((hold, began.elapsed())));
         }
     });
 }
 
 /// The main thread holds the global lock whenever it forks.
-fn hold_on_main() -> Option<AllHeld<'static>> {
+fn stop_on_main() -> Stillness {
     // SAFETY: see above.
     let locked = unsafe { Locked::assume() };
     // The child may be for a replica, or for an AOF: from now on writes would be missing there.
     instance().gates.before_fork(instance().ctx(locked));
-    Some(instance().engine.shards().hold_all(locked))
+    Stillness::Stopped(instance().engine.shards().stop(locked))
 }
 
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
-/// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
-fn hold_elsewhere() -> Option<AllHeld<'static>> {
+/// for as long as it takes, and does not stop the holder of the lock. If it does not get all tokens,
+/// its child cannot save midi's keys.
+fn hold_elsewhere() -> Stillness {
     instance().backlog.before_unknown_fork();
-    instance().engine.shards().try_hold_all(Instant::now() + FORK_PATIENCE)
+    let held = instance().engine.shards().try_hold_all(Instant::now() + FORK_PATIENCE);
+    held.map_or(Stillness::Nothing, Stillness::Tokens)
 }
 
 extern "C" fn in_parent() {
     guarded((), || {
-        let Some((held, taking)) = FORKING.take() else { return };
+        let Some((hold, taking)) = FORKING.take() else { return };
         let began = Instant::now();
-        match held {
-            // SAFETY: the main thread holds the global lock whenever it forks.
-            Some(all) if kept::is_main() => all.release_on_workers(unsafe { Locked::assume() }),
-            // A worker may hold the lock now: only before it waits for a token does it look for
-            // those that are left.
-            Some(all) => all.release(),
-            None => {}
+        match hold {
+            Stillness::Stopped(standstill) => drop(standstill),
+            Stillness::Tokens(all) => all.release(),
+            Stillness::Nothing => {}
         }
         let pause = (taking + began.elapsed()).as_micros() as u64;
         let forks = &instance().forks;
@@ -96,12 +105,23 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     instance().doing.enter(ModuleStage::Forked);
-    if let Some((Some(mut all), _)) = FORKING.take() {
+    let hold = FORKING.take().map_or(Stillness::Nothing, |(hold, _)| hold);
+    let all = match hold {
+        Stillness::Stopped(standstill) => {
+            // SAFETY: no other thread is here, this one held no token, and the gate that is closed
+            // below lets no command take one. A child of this child is another process.
+            let alone = unsafe { OnlyThread::assume() };
+            Some(standstill.in_child(alone))
+        }
+        Stillness::Tokens(all) => Some(all),
+        Stillness::Nothing => None,
+    };
+    if let Some(mut all) = all {
         // A snapshot must not have the tail: the host's log has it later.
         // SAFETY: no other thread is here.
         let locked = unsafe { Locked::assume() };
         let is_whole = instance().engine.ledger.take_back_in_child(locked, &mut all);
-        // Set once: `prepare` takes no tokens in a child. Without them the child cannot save.
+        // Set once: `prepare` does nothing in a child. Without them the child cannot save.
         let unused = if is_whole { instance().forks.in_child.set(all).err() } else { Some(all) };
         std::mem::forget(unused);
     }

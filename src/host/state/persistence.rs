@@ -38,7 +38,7 @@ part! {
 part! {
     /// For `fork`, which keeps the rest on the forking thread.
     pub struct Forks {
-        /// All tokens, in a forked child. They are never dropped: dropping a token ends the
+        /// All shards, in a forked child. They are never dropped: dropping a token ends the
         /// process.
         pub in_child: OnceLock<AllHeld<'static>> = OnceLock::new(),
         /// Forks so far, and how many microseconds midi's part of the last and the longest one

@@ -231,7 +231,7 @@ impl Model {
         if request.is_on_one_shard() {
             let shard = engine.shards().of_request(&request);
             let mut held = engine.shards().take_waiting(LOCKED, shard);
-            assert!(matches!(engine.shards().get(shard).token.leave(request), Left::Queued));
+            assert!(matches!(engine.shards().leave(shard, request), Left::Queued));
             let request = held.next_pending().expect("it was left there");
             engine.resume_on_held(slot, shard, &mut held, request);
             engine.ledger.before_release(slot, &mut held);
