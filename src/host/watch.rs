@@ -75,6 +75,8 @@ fn settle(locked: Locked<'_>) {
     if turn.was_any_executed(locked) {
         drop(turn);
         mark_waiting(locked);
+        // These names were asked for before the host was: the next look finds no WATCH behind them.
+        instance().engine.ledger.confirm_marks();
     } else {
         turn.take_waiting();
     }

@@ -379,3 +379,23 @@ fn very_many_watched_keys() {
         wait_until("writes go on", || client.run("MIDI.SET k 1") == Value::ok());
     }
 }
+
+/// So many that midi marks them only once the server has executed the WATCH. They are watched for
+/// as long as any others.
+#[test]
+fn many_watched_keys_stay_watched() {
+    in_all_modes(|_, server| {
+        let (mut client, mut other) = (server.client(), server.client());
+        // The server has executed a WATCH before.
+        client.ok("WATCH another");
+        client.ok("UNWATCH");
+        let names: Vec<String> = (0..300).map(|number| format!("key:{number}")).collect();
+        let watch: Vec<&str> = ["WATCH"].into_iter().chain(names.iter().map(|n| &n[..])).collect();
+        for name in ["key:0", "key:150", "key:299"] {
+            assert_eq!(client.call(&watch), Value::ok());
+            std::thread::sleep(std::time::Duration::from_millis(350));
+            other.ok(&format!("MIDI.SET {name} changed"));
+            assert!(!exec(&mut client), "{name}");
+        }
+    });
+}

@@ -23,8 +23,6 @@ pub struct Books {
     host: Control,
     protocol: Protocol,
     is_midi_limit: bool,
-    /// The host's memory before there was any key.
-    empty: u64,
 }
 
 impl Books {
@@ -35,11 +33,7 @@ impl Books {
     pub fn open(traffic: &str, host: &str, protocol: Protocol, limit: &str) -> Result<Self> {
         let (traffic, host) = (Control::at(traffic)?, Control::at(host)?);
         let is_midi_limit = limit == MIDI_LIMIT;
-        let mut books = Books { traffic, host, protocol, is_midi_limit, empty: 0 };
-        if protocol == Protocol::Resp {
-            books.empty = books.field(HOST_USED)?.with_context(|| format!("no {HOST_USED}"))?;
-        }
-        Ok(books)
+        Ok(Books { traffic, host, protocol, is_midi_limit })
     }
 
     /// The bytes that the limit counts.
@@ -50,14 +44,8 @@ impl Books {
         if self.protocol == Protocol::Memcached {
             return self.stat("bytes");
         }
-        if self.is_midi_limit
-            && let Some(used) = self.field(MIDI_USED)?
-        {
-            return Ok(used);
-        }
-        let used = self.field(HOST_USED)?.with_context(|| format!("no {HOST_USED}"))?;
-        // midi's own count is close to what the host has grown by.
-        Ok(if self.is_midi_limit { used.saturating_sub(self.empty) } else { used })
+        let field = if self.is_midi_limit { MIDI_USED } else { HOST_USED };
+        self.field(field)?.with_context(|| format!("no {field}"))
     }
 
     /// The keys that it holds.

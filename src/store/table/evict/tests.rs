@@ -152,11 +152,11 @@ fn hit_ratio(victims: Victims) -> f64 {
         })
         .collect();
     let (mut hits, mut gets) = (0, 0);
-    for round in 0..300_000 {
+    for round in 0..120_000 {
         let drawn = random.f64() * sums[KEYS - 1];
         let key = name(sums.partition_point(|&sum| sum < drawn));
         let is_hit = cache.get(&key);
-        if round > 100_000 {
+        if round > 40_000 {
             (hits, gets) = (hits + usize::from(is_hit), gets + 1);
         }
         if !is_hit {
