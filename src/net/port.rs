@@ -445,6 +445,8 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.ready.is_empty()
             && self.heavy.is_empty()
             && self.messages.is_empty()
+            // Replies of other threads, which came between two turns.
+            && self.service.outbox.keys.is_empty()
             && !self.service.held.may_release(&self.service.worker)
             && self.shared().inbox(self.service.worker.number).may_sleep()
     }

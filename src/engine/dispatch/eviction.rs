@@ -151,7 +151,13 @@ impl Evicting {
             return Progress::Done;
         }
         engine.ledger.look_at_memory(slot);
-        let Some(scope) = engine.ledger.eviction.exceeded().next() else { return Progress::Done };
+        let Some(scope) = engine.ledger.eviction.exceeded().next() else {
+            // Of two threads that add up at once the slower one may have closed the gate again.
+            if engine.gates().has(Gates::EVICTING) {
+                engine.ledger.add_up_memory();
+            }
+            return Progress::Done;
+        };
         if !may_evict(&engine.ledger, slot) || now < self.next_try {
             return Progress::Done;
         }
