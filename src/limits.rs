@@ -269,7 +269,7 @@ pub const RESERVE_PER_THREAD: i64 = 512 << 10;
 pub const LIMIT_SLACK_PART: i64 = 64;
 
 /// In so many shards one tries each of the two ways to evict that the others choose from.
-pub const DUEL_LEADERS: u32 = 64;
+pub const DUEL_LEADERS: u32 = 32;
 /// With fewer shards than this, leaders would be too many of them.
 pub const DUEL_FROM_SHARDS: u32 = 64;
 /// New keys that the leaders must have before the others follow one.
