@@ -1,5 +1,7 @@
-//! Every limit in one place, with its reason. A limit that users may want to change is a setting;
-//! its name is next to the default.
+//! Every limit, with its reason. One that users may want to change is a setting, named beside it.
+
+mod eviction;
+pub use eviction::*;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,9 +9,8 @@ use std::time::Duration;
 /// `midi.threads`: 0 means one worker per core.
 pub const THREADS: RangeInclusive<i64> = 0..=256;
 
-/// `midi.shards`, a power of two. Two threads scale 1.8 × with 1024 shards, and more shards bring
-/// little; a shard costs 256 bytes plus its tables, and a flush holds the main thread for about 0.2
-/// µs per shard.
+/// `midi.shards`, a power of two. Two threads scale 1.8 × with 1024, and more bring little; a shard
+/// costs 256 bytes plus its tables, and a flush takes the main thread about 0.2 µs per shard.
 pub const SHARDS: RangeInclusive<i64> = 1..=65_536;
 /// Default of `midi.shards`.
 pub const SHARDS_DEFAULT: i64 = 1024;
@@ -237,45 +238,6 @@ pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
 
 /// The part of a tick that expiry may take, and packing as much: a quarter, as in Redis.
 pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
-
-/// How many buckets of a table the search for one key to evict looks at: some 2 µs if none of them
-/// is in a cache, and more than it takes unless most keys may not be evicted.
-pub const BUCKETS_PER_VICTIM: u32 = 32;
-
-/// How many keys a write evicts in its shard before it runs: some 4 µs.
-pub const VICTIMS_PER_WRITE: usize = 8;
-
-/// How many keys the main thread evicts after a command of its own, where writes have brought more
-/// than they have evicted: below 50 µs.
-pub const VICTIMS_ON_MAIN: usize = 64;
-
-/// A thread adds up the memory of all tables after it has changed this part of the limit, within
-/// these bounds in bytes. So all of 64 threads together are 1.6 % above it at most.
-pub const SUMMED_PART: u64 = 4096;
-/// See [`SUMMED_PART`]. Adding up reads a cache line of each thread.
-pub const SUMMED_RANGE: RangeInclusive<u64> = 4 << 10..=256 << 10;
-
-/// Writes wait while the tables are above the limit by this part of it: 0.8 %.
-pub const FAR_ABOVE_PART: i64 = 128;
-
-/// Below the host's `maxmemory` midi leaves a part of it free, so that the host does not see itself
-/// above it by midi's growth between two looks: 3 %.
-pub const RESERVE_PART: i64 = 32;
-/// At least this, in bytes.
-pub const RESERVE_MIN: i64 = 1 << 20;
-/// And this for each thread: the arenas' ballast is as coarse.
-pub const RESERVE_PER_THREAD: i64 = 512 << 10;
-/// Where the host leaves no room, midi may have what it has and this part more.
-pub const LIMIT_SLACK_PART: i64 = 64;
-
-/// In so many shards one tries each of the two ways to evict that the others choose from.
-pub const DUEL_LEADERS: u32 = 32;
-/// With fewer shards than this, leaders would be too many of them.
-pub const DUEL_FROM_SHARDS: u32 = 64;
-/// New keys that the leaders must have before the others follow one.
-pub const DUEL_LEAST: u64 = 1024;
-/// At so many new keys the counts of the leaders are halved, so that a load that changes is noticed.
-pub const DUEL_HALVED_AT: u64 = 16 << 10;
 
 /// How often the users that the ports know are compared with the host's, in case they were changed
 /// without a notification.

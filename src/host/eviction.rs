@@ -3,9 +3,12 @@
 //! | `midi.maxmemory` | `maxmemory` | the limit |
 //! |---|---|---|
 //! | 0 | 0 | none |
-//! | 0 | set | who grows pays: what is left below `maxmemory`, but for a reserve; midi evicts its own keys for its own growth, and the host sees itself above `maxmemory` only by its own |
+//! | 0 | set | what is left below `maxmemory`, but for a reserve: who grows pays |
 //! | set | 0, or the host evicts | `midi.maxmemory`: the host's keys give way |
 //! | set | set, and the host does not evict | the smaller one of both |
+//!
+//! *Who grows pays*: midi evicts its own keys for its own growth, and the host sees itself above
+//! `maxmemory` only by its own.
 //!
 //! Where midi's policy does not evict and `midi.maxmemory` is 0, the host's limit is kept by credit
 //! (`gates.rs`), as if it were the host's own write.
@@ -25,7 +28,7 @@ use crate::limits::{LIMIT_SLACK_PART, RESERVE_MIN, RESERVE_PART, RESERVE_PER_THR
 
 /// The settings as last read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownLimits {
     /// `midi.maxmemory`.
     own: i64,
     /// The policy in force for midi's keys.
@@ -36,13 +39,13 @@ struct Known {
 }
 
 /// The settings of the limit.
-pub struct Eviction(Mutex<Known>);
+pub struct EvictionSettings(Mutex<KnownLimits>);
 
-impl Eviction {
+impl EvictionSettings {
     /// Before they are read.
     pub const fn new() -> Self {
         let policy = Policy::NoEviction;
-        Eviction(Mutex::new(Known { own: 0, policy, host: 0, host_policy: policy }))
+        EvictionSettings(Mutex::new(KnownLimits { own: 0, policy, host: 0, host_policy: policy }))
     }
 
     /// Reads the settings, and warns of some. At load, and when a setting has changed.
@@ -50,7 +53,7 @@ impl Eviction {
         let host_policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
         let host_policy = policy_of_host(&String::from_utf8_lossy(&host_policy));
         let host = ctx.info_number(c"memory", c"maxmemory").unwrap_or(0);
-        let known = Known {
+        let known = KnownLimits {
             own: numbered(MAXMEMORY).value.load(Ordering::Relaxed),
             policy: Policy::named(&written(MAXMEMORY_POLICY)).unwrap_or(host_policy),
             host: i64::try_from(host).unwrap_or(i64::MAX),
@@ -68,8 +71,8 @@ impl Eviction {
         instance().gates.may_change();
     }
 
-    /// Whether midi evicts keys of its own where there is a limit: then its writes need no credit of
-    /// the host's.
+    /// Whether midi evicts keys of its own where there is a limit: then its writes need no credit
+    /// of the host's.
     pub fn evicts(&self) -> bool {
         self.0.lock().policy.evicts()
     }
@@ -105,7 +108,7 @@ impl Eviction {
     }
 }
 
-impl Known {
+impl KnownLimits {
     /// Whether midi's growth may take the host above its limit.
     fn has_host_pay(self) -> bool {
         self.own > 0 || !self.policy.evicts()

@@ -26,7 +26,7 @@ use super::active_expiry::ActiveExpiry;
 use super::api::{Ctx, Level};
 use super::budget::Budget;
 use super::context::DetachedCtx;
-use super::eviction::Eviction;
+use super::eviction::EvictionSettings;
 use super::pause::Pause;
 use super::persistence::backlog::HostBacklog;
 use super::renamed::Renamed;
@@ -102,7 +102,7 @@ part! {
         /// Commands of operators whose effect the host does not report.
         pub renamed: Renamed = Renamed::new(),
         pub active_expiry: ActiveExpiry = ActiveExpiry::new(),
-        pub eviction: Eviction = Eviction::new(),
+        pub eviction: EvictionSettings = EvictionSettings::new(),
         /// Whether the host's list of modules may have changed, and whether midi is alone on it.
         pub modules_may_change: Flag = Flag::new(true),
         pub is_alone: Flag = Flag::new(false),

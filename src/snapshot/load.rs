@@ -216,8 +216,8 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the keys of this frame, whose checksum nobody has looked at yet, are in the last database
-/// of the section. If they are the first keys of all, there is no other database.
+/// Whether the keys of this frame, whose checksum nobody has looked at yet, are in the section's
+/// last database. If they are the first keys of all, there is no other database.
 fn is_of_last_database(frame: &RawFrame, header: &Header) -> bool {
     let body = frame.bytes.get(1..).map(Body::new);
     // The header's databases are no more than there are.

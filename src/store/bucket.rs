@@ -4,8 +4,8 @@
 //! Bucket, 64 bytes: tags 9 × 1 │ passed 1 │ addresses 9 × 6
 //! ```
 //!
-//! The low three bits of an address are not needed for it: they are the slot's [`Marks`], so eviction
-//! judges a bucket's keys by this line alone.
+//! The low three bits of an address are not needed for it: they are the slot's [`SlotMarks`], so
+//! eviction judges a bucket's keys by this line alone.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -23,33 +23,33 @@ pub(super) struct Bucket([AtomicU8; 64]);
 
 /// What eviction knows of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks(u8);
+pub(super) struct SlotMarks(u8);
 
-impl Marks {
+impl SlotMarks {
     /// It was used since the hand of its class last passed.
-    pub(super) const HIT: Marks = Marks(1);
+    pub(super) const HIT: SlotMarks = SlotMarks(1);
     /// It is of the main class: it was used while it was on probation.
-    pub(super) const MAIN: Marks = Marks(1 << 1);
+    pub(super) const MAIN: SlotMarks = SlotMarks(1 << 1);
     /// It has an expiry.
-    pub(super) const EXPIRES: Marks = Marks(1 << 2);
+    pub(super) const EXPIRES: SlotMarks = SlotMarks(1 << 2);
 
     const ALL: u8 = 0b111;
 
     #[inline]
-    pub(super) fn has(self, any: Marks) -> bool {
+    pub(super) fn has(self, any: SlotMarks) -> bool {
         self.0 & any.0 != 0
     }
 
     /// The same, of a key that has an expiry, or has none.
     #[inline]
-    fn expiring(self, expires: bool) -> Marks {
-        Marks(self.0 & !Marks::EXPIRES.0 | if expires { Marks::EXPIRES.0 } else { 0 })
+    fn expiring(self, expires: bool) -> SlotMarks {
+        SlotMarks(self.0 & !SlotMarks::EXPIRES.0 | if expires { SlotMarks::EXPIRES.0 } else { 0 })
     }
 
     /// Those of an entry that is new to its table: on probation.
     #[inline]
-    pub(super) fn of_new(entry: &Entry) -> Marks {
-        Marks::default().expiring(entry.expire_at().is_some())
+    pub(super) fn of_new(entry: &Entry) -> SlotMarks {
+        SlotMarks::default().expiring(entry.expire_at().is_some())
     }
 }
 
@@ -124,7 +124,7 @@ impl Bucket {
         // One load of eight bytes that end with the address. There are always two bytes before it.
         let end = ADDRESSES_AT + (slot + 1) * ADDRESS_BYTES;
         let (_, wide) = self.bytes()[..end].split_at(end - 8);
-        u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16 & !u64::from(Marks::ALL)
+        u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16 & !u64::from(SlotMarks::ALL)
     }
 
     /// The byte of a slot that has its marks.
@@ -135,19 +135,19 @@ impl Bucket {
 
     /// The marks of a slot that has a key.
     #[inline]
-    pub(super) fn marks(&self, slot: usize) -> Marks {
-        Marks(self.bytes()[Self::marks_at(slot)] & Marks::ALL)
+    pub(super) fn marks(&self, slot: usize) -> SlotMarks {
+        SlotMarks(self.bytes()[Self::marks_at(slot)] & SlotMarks::ALL)
     }
 
     /// Sets or clears a mark of a slot that has a key.
     #[inline]
-    pub(super) fn mark(&mut self, slot: usize, mark: Marks, is_set: bool) {
+    pub(super) fn set_mark(&mut self, slot: usize, mark: SlotMarks, is_set: bool) {
         let byte = &mut self.bytes_mut()[Self::marks_at(slot)];
         *byte = *byte & !mark.0 | if is_set { mark.0 } else { 0 };
     }
 
     #[inline]
-    fn set_address(&mut self, slot: usize, address: u64, marks: Marks) {
+    fn set_address(&mut self, slot: usize, address: u64, marks: SlotMarks) {
         let (low, high) =
             (&(address | u64::from(marks.0)).to_le_bytes()[..ADDRESS_BYTES], address >> 48);
         // User space ends below 2^48 on x86-64 and arm64 unless a program asks the kernel for more,
@@ -202,7 +202,7 @@ impl Bucket {
 }
 
 /// An entry out of a bucket, and the marks that go with it.
-pub(super) type Marked = (Entry, Marks);
+pub(super) type Marked = (Entry, SlotMarks);
 
 /// Buckets in a row, in one block of the arena.
 pub(super) struct Buckets {
@@ -302,8 +302,8 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn note_use(&self) {
         let marks = self.marks.load(Relaxed);
-        if marks & Marks::HIT.0 == 0 {
-            self.marks.store(marks | Marks::HIT.0, Relaxed);
+        if marks & SlotMarks::HIT.0 == 0 {
+            self.marks.store(marks | SlotMarks::HIT.0, Relaxed);
         }
     }
 

@@ -6,7 +6,7 @@
 //! Folly's F14). Most searches read two cache lines: the bucket and the entry.
 
 use super::UnixMs;
-use super::bucket::{Bucket, Buckets, EntryMut, EntryRef, Marked, Marks, SLOTS, bits};
+use super::bucket::{Bucket, Buckets, EntryMut, EntryRef, Marked, SLOTS, SlotMarks, bits};
 use super::hash::{KeyHash, KeyHasher};
 
 /// A full-grown segment has 2^5 buckets: 2 KiB, which is the largest slot of the arena, and few
@@ -168,7 +168,7 @@ impl Segment {
     /// Inserts an entry. The segment must have room.
     pub(super) fn insert(&mut self, hash: KeyHash, entry: Marked) {
         assert!(self.used() < self.buckets.len() * SLOTS);
-        if entry.1.has(Marks::EXPIRES)
+        if entry.1.has(SlotMarks::EXPIRES)
             && let Some(at) = entry.0.expire_at()
         {
             self.next_due = self.next_due.min(at);
@@ -198,32 +198,33 @@ impl Segment {
         self.buckets[at].take(place.slot as usize)
     }
 
-    /// The first key in the bucket that `order` falls into, from slot `from` on, whose marks `stops`
-    /// wants.
+    /// The first key in the bucket that `order` falls into, from slot `from` on, whose marks
+    /// `stops` wants.
     pub(super) fn next_marked(
         &self,
         order: u32,
         from: u8,
-        stops: impl Fn(Marks) -> bool,
-    ) -> Option<(BucketSlot, Marks)> {
+        stops: impl Fn(SlotMarks) -> bool,
+    ) -> Option<(BucketSlot, SlotMarks)> {
         let at = self.home(order);
         let bucket = &self.buckets[at];
         let mut slots = bits(bucket.used() >> from << from);
         let slot = slots.find(|&slot| stops(bucket.marks(slot)))?;
         let marks = bucket.marks(slot);
-        let may_expire = marks.has(Marks::EXPIRES);
+        let may_expire = marks.has(SlotMarks::EXPIRES);
         Some((BucketSlot { bucket: at as u16, slot: slot as u8, may_expire }, marks))
     }
 
     /// Sets or clears a mark of a key.
-    pub(super) fn mark(&mut self, place: BucketSlot, mark: Marks, is_set: bool) {
-        self.buckets[place.bucket as usize].mark(place.slot as usize, mark, is_set);
+    pub(super) fn set_mark(&mut self, place: BucketSlot, mark: SlotMarks, is_set: bool) {
+        self.buckets[place.bucket as usize].set_mark(place.slot as usize, mark, is_set);
     }
 
     /// The keys that have an expiry, and when that is.
     pub(super) fn expiring(&self) -> impl Iterator<Item = (BucketSlot, UnixMs)> {
         self.buckets.iter().enumerate().flat_map(|(at, bucket)| {
-            let slots = bits(bucket.used()).filter(|&slot| bucket.marks(slot).has(Marks::EXPIRES));
+            let slots =
+                bits(bucket.used()).filter(|&slot| bucket.marks(slot).has(SlotMarks::EXPIRES));
             slots.filter_map(move |slot| {
                 let place = BucketSlot { bucket: at as u16, slot: slot as u8, may_expire: true };
                 Some((place, bucket.entry(slot).expire_at()?))
@@ -245,13 +246,13 @@ impl Segment {
 
     /// The marks of all entries.
     #[cfg(test)]
-    pub(super) fn all_marks(&self) -> impl Iterator<Item = Marks> {
+    pub(super) fn all_marks(&self) -> impl Iterator<Item = SlotMarks> {
         let of = |bucket| bits(Bucket::used(bucket)).map(|slot| bucket.marks(slot));
         self.buckets.iter().flat_map(of)
     }
 
-    /// Takes all entries out, in no order; the segment is then empty. Whoever takes them reads them,
-    /// so they are prefetched, all together.
+    /// Takes all entries out, in no order; the segment is then empty. Whoever takes them reads
+    /// them, so they are prefetched, all together.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Marked> + use<> {
         self.entries().for_each(|entry| entry.prefetch());
         self.used = 0;

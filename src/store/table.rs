@@ -11,7 +11,7 @@
 mod evict;
 mod growth;
 
-use super::bucket::{EntryRef, Marked, Marks};
+use super::bucket::{EntryRef, Marked, SlotMarks};
 use super::census::Census;
 use super::hash::{KeyHash, KeyHasher};
 use super::look::Home;
@@ -41,7 +41,7 @@ pub struct Table {
     census: Census,
     /// The census when the gains were last taken.
     booked: Census,
-    /// See [`Table::expect`].
+    /// See [`Table::presize`].
     expected: u32,
     next_due: UnixMs,
 }
@@ -180,7 +180,7 @@ impl Table {
         self.note_expiry(None, entry.expire_at());
         self.probation += 1;
         let segment = self.segment_with_room(hasher, hash.order());
-        let marks = Marks::of_new(&entry);
+        let marks = SlotMarks::of_new(&entry);
         self.segments[segment].insert(hash, (entry, marks));
     }
 
@@ -275,8 +275,8 @@ impl Table {
     fn forget(&mut self, (entry, marks): &Marked) {
         self.census.keys -= 1;
         self.census.bytes -= entry.weight() as i64;
-        self.census.expiring -= i64::from(marks.has(Marks::EXPIRES));
-        self.probation -= u32::from(!marks.has(Marks::MAIN));
+        self.census.expiring -= i64::from(marks.has(SlotMarks::EXPIRES));
+        self.probation -= u32::from(!marks.has(SlotMarks::MAIN));
     }
 
     /// The segment for keys of that order, grown until one more fits.

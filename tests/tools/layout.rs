@@ -21,11 +21,12 @@ pub const LAYERS: [(&str, &[&str]); 7] = [
 ];
 
 /// Where `unsafe` is allowed.
-const UNSAFE: [&str; 8] = [
+const UNSAFE: [&str; 9] = [
     "src/lib.rs",
     "src/store/arena/",
     "src/store/bucket.rs",
     "src/store/entry.rs",
+    "src/store/entry/overwrite.rs",
     "src/sync/",
     "src/engine/slot.rs",
     "src/host/",
@@ -230,7 +231,7 @@ fn every_module_file_belongs_to_a_layer() {
     for (path, _) in all_sources() {
         let known = LAYERS.iter().any(|(layer, _)| path.starts_with(&format!("src/{layer}/")));
         assert!(
-            known || path == "src/lib.rs" || path == "src/limits.rs",
+            known || path == "src/lib.rs" || path.starts_with("src/limits"),
             "{path} has no place in the layout"
         );
     }

@@ -36,7 +36,7 @@ pub trait Together {
     fn call(&self, number: usize) -> Call<'_>;
 }
 
-/// Where the key of a call is: its hash, and its shard: the number, then the place among those held.
+/// Where the key of a call is: its hash, and its shard: the number, then the place among the held.
 type Placed = (KeyHash, usize);
 
 impl Engine {

@@ -148,7 +148,7 @@ impl StagedShard<'_> {
         let (now, mut done) = (before_all(), Done::default());
         let table = self.store.db(db);
         if table.is_empty() {
-            table.expect(self.expected);
+            table.presize(self.expected);
         }
         let mut edit = Edit::new(table, self.hasher, hash, new.key, &now, &mut done);
         if edit.is_there() {
@@ -228,7 +228,7 @@ impl Staging {
             let databases: BTreeSet<u32> = store.databases().chain(staged.databases()).collect();
             for db in databases {
                 let mut table = staged.take_db(db);
-                table.expect(0);
+                table.presize(0);
                 ledger.edit_databases(locked, store, &[db], changes, |store| {
                     change(store, db, table);
                     // `edit_databases` counts what a database gains; nobody counts it again.

@@ -225,8 +225,8 @@ pub static TEXTS: [Text; 15] = [
         MAXMEMORY_POLICY,
         Mutability::Noticed,
         |text| text == "host" || Policy::named(text).is_some(),
-        "not host, noeviction, allkeys-auto, allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, \
-         volatile-lfu, volatile-random or volatile-ttl",
+        "not host, noeviction, allkeys-auto, allkeys-lru, allkeys-lfu, allkeys-random, \
+         volatile-lru, volatile-lfu, volatile-random or volatile-ttl",
     ),
     // The addresses of the ports; the host's if empty.
     text("bind", Mutability::Never, |_| true, ""),

@@ -78,8 +78,8 @@ fn stop_on_main() -> Stillness {
 }
 
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
-/// for as long as it takes, and does not stop the holder of the lock. If it does not get all tokens,
-/// its child cannot save midi's keys.
+/// for as long as it takes, and does not stop the holder of the lock. If it does not get all
+/// tokens, its child cannot save midi's keys.
 fn hold_elsewhere() -> Stillness {
     instance().backlog.before_unknown_fork();
     let held = instance().engine.shards().try_hold_all(Instant::now() + FORK_PATIENCE);

@@ -1,8 +1,8 @@
 //! Eviction: which key goes first when memory is short.
 //!
-//! Each key has two marks in its bucket: its class (probation or main) and whether it was used (hit).
-//! A new key is on probation. Two hands go round the table in the order of the hashes, one for each
-//! class:
+//! Each key has two marks in its bucket: its class (probation or main) and whether it was used
+//! (hit). A new key is on probation. Two hands go round the table in the order of the hashes, one
+//! for each class:
 //!
 //! ```text
 //!              not hit ─► evicted                       not hit ─► evicted
@@ -10,14 +10,14 @@
 //!              hit ─────► main, hit cleared             hit ─────► hit cleared
 //! ```
 //!
-//! The probation hand moves while that class has at least its share of the keys, else the main hand.
-//! A small share keeps what is used often (as LFU does), a large one what was used last (as LRU). It
-//! is S3-FIFO with hash order in place of its queues: so it needs no lists, and a hand reads buckets
-//! and no entries.
+//! The probation hand moves while that class has at least its share of the keys, else the main
+//! hand. A small share keeps what is used often (as LFU does), a large one what was used last (as
+//! LRU). It is S3-FIFO with hash order in place of its queues: so it needs no lists, and a hand
+//! reads buckets and no entries.
 
 use super::{Entry, KeyHasher, Segment, Table, UnixMs};
 use crate::limits::BUCKETS_PER_VICTIM;
-use crate::store::bucket::Marks;
+use crate::store::bucket::SlotMarks;
 use crate::store::segment::BucketSlot;
 
 /// Which keys may be evicted, and which of them first.
@@ -51,8 +51,8 @@ pub enum Evicted {
     Nothing,
 }
 
-/// A place in the order of the hashes: the bucket of an order, and in the low four bits a slot in it.
-/// No bucket is that narrow.
+/// A place in the order of the hashes: the bucket of an order, and in the low four bits a slot in
+/// it. No bucket is that narrow.
 #[derive(Clone, Copy, Default)]
 struct Hand(u32);
 
@@ -90,18 +90,18 @@ struct Stops {
 }
 
 impl Stops {
-    fn at(self, marks: Marks) -> bool {
-        self.main.is_none_or(|main| main == marks.has(Marks::MAIN))
-            && (!self.volatile || marks.has(Marks::EXPIRES))
+    fn at(self, marks: SlotMarks) -> bool {
+        self.main.is_none_or(|main| main == marks.has(SlotMarks::MAIN))
+            && (!self.volatile || marks.has(SlotMarks::EXPIRES))
     }
 }
 
 /// A key that a hand has found.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundKey {
     segment: usize,
     place: BucketSlot,
-    marks: Marks,
+    marks: SlotMarks,
 }
 
 impl Table {
@@ -122,7 +122,7 @@ impl Table {
         let mut buckets = BUCKETS_PER_VICTIM;
         while buckets > 0 {
             let Some(found) = self.next_candidate(victims, &mut buckets) else { continue };
-            let is_spared = !matches!(victims.first, First::Any) && self.spare(found);
+            let is_spared = !matches!(victims.first, First::Any) && self.has_second_chance(found);
             if !is_spared && !self.is_kept(found, keep) {
                 return Evicted::Entry(self.take_found(hasher, found));
             }
@@ -132,7 +132,7 @@ impl Table {
 
     /// The next key that the policy stops at, if it is in the bucket where the hand is; else the
     /// hand goes on to the next bucket.
-    fn next_candidate(&mut self, victims: Victims, buckets: &mut u32) -> Option<Found> {
+    fn next_candidate(&mut self, victims: Victims, buckets: &mut u32) -> Option<FoundKey> {
         // Of the keys that have an expiry nobody knows how many are on probation.
         let main = match victims.first {
             First::Unused(share) if !victims.volatile => Some(self.turn_of_main(share)),
@@ -152,7 +152,7 @@ impl Table {
             }
         }
         *(if on_probation { &mut self.hands.probation } else { &mut self.hands.main }) = hand;
-        found.map(|(place, marks)| Found { segment, place, marks })
+        found.map(|(place, marks)| FoundKey { segment, place, marks })
     }
 
     /// Whether the main class has to give up a key: the other one has not its share.
@@ -163,29 +163,29 @@ impl Table {
     }
 
     /// Spares a key that was used: one on probation comes to the main class.
-    fn spare(&mut self, found: Found) -> bool {
-        if !found.marks.has(Marks::HIT) {
+    fn has_second_chance(&mut self, found: FoundKey) -> bool {
+        if !found.marks.has(SlotMarks::HIT) {
             return false;
         }
         let segment = &mut self.segments[found.segment];
-        segment.mark(found.place, Marks::HIT, false);
-        if !found.marks.has(Marks::MAIN) {
-            segment.mark(found.place, Marks::MAIN, true);
+        segment.set_mark(found.place, SlotMarks::HIT, false);
+        if !found.marks.has(SlotMarks::MAIN) {
+            segment.set_mark(found.place, SlotMarks::MAIN, true);
             self.probation -= 1;
         }
         true
     }
 
-    fn is_kept(&mut self, found: Found, keep: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    fn is_kept(&mut self, found: FoundKey, keep: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let segment = &mut self.segments[found.segment];
         let is_kept = keep(segment.entry(found.place).key());
         if is_kept {
-            segment.mark(found.place, Marks::HIT, true);
+            segment.set_mark(found.place, SlotMarks::HIT, true);
         }
         is_kept
     }
 
-    fn take_found(&mut self, hasher: &KeyHasher, found: Found) -> Entry {
+    fn take_found(&mut self, hasher: &KeyHasher, found: FoundKey) -> Entry {
         let segment = &mut self.segments[found.segment];
         let hash = hasher.hash(segment.entry(found.place).key());
         let removed = segment.remove(hash, found.place);
@@ -212,8 +212,8 @@ impl Table {
         }
         self.segments[at].next_due = next_due;
         let Some((place, _)) = victim else { return Evicted::NotYet };
-        let marks = Marks::EXPIRES;
-        Evicted::Entry(self.take_found(hasher, Found { segment: at, place, marks }))
+        let marks = SlotMarks::EXPIRES;
+        Evicted::Entry(self.take_found(hasher, FoundKey { segment: at, place, marks }))
     }
 }
 

@@ -13,7 +13,7 @@ const MAX_SPLIT_BITS: u8 = 5;
 impl Table {
     /// Says about how many keys the table will have. It then grows in few large steps towards that
     /// size, each of which costs no more than the keys that are there justify.
-    pub fn expect(&mut self, keys: usize) {
+    pub fn presize(&mut self, keys: usize) {
         self.expected = keys.try_into().unwrap_or(u32::MAX);
     }
 

@@ -81,7 +81,7 @@ impl Tested {
             Step::Remove(k) => self.remove(&name(k)),
             Step::Expire(k, at) => self.expire(&name(k), at),
             Step::RemoveDue(now) => self.remove_due(now),
-            Step::Expect(keys) => self.table.expect(keys.into()),
+            Step::Expect(keys) => self.table.presize(keys.into()),
         }
     }
 
@@ -220,7 +220,7 @@ fn grows_and_shrinks_back_to_nothing() {
 fn grows_at_once_to_the_expected_size_but_not_far_beyond_what_is_there() {
     let segments_with = |expected, keys: usize| {
         let mut tested = Tested::new();
-        tested.table.expect(expected);
+        tested.table.presize(expected);
         for n in 0..keys {
             tested.set(format!("key:{n}").as_bytes(), None);
         }

@@ -52,9 +52,9 @@ impl Cache {
         let marks = || self.table.segments.iter().flat_map(Segment::all_marks);
         assert_eq!(
             self.table.probation as usize,
-            marks().filter(|marks| !marks.has(Marks::MAIN)).count()
+            marks().filter(|marks| !marks.has(SlotMarks::MAIN)).count()
         );
-        let expiring = marks().filter(|marks| marks.has(Marks::EXPIRES)).count();
+        let expiring = marks().filter(|marks| marks.has(SlotMarks::EXPIRES)).count();
         assert_eq!(self.table.census().expiring as usize, expiring);
         let due = self.table.entries().filter(|entry| entry.expire_at().is_some()).count();
         assert_eq!(expiring, due);
