@@ -97,7 +97,8 @@ impl Ledger {
             account.slot.changed.add(1);
         }
         if account.metered {
-            self.admission.spend_credit(table.gained().bytes);
+            let buffer = table.most_of_buffer(at.hash, key());
+            self.admission.spend_credit(table.gained().bytes + buffer as i64);
         }
         if table.gained() != Census::default() {
             account.slot.book(at.db, table.take_gained());

@@ -2,15 +2,24 @@
 
 use smallvec::SmallVec;
 
-use super::super::hash::KeyHasher;
+use super::super::hash::{KeyHash, KeyHasher};
 use super::super::segment::{MAX_BUCKET_BITS, Segment};
 use super::{MAX_DEPTH, NO_SEGMENT, Table};
+use crate::limits::GROWTH_DIVISOR;
 
 /// How many directory bits a split adds at most, where more keys are expected: an expectation that
 /// is wrong then costs no more than 64 KiB for 256 keys.
 const MAX_SPLIT_BITS: u8 = 5;
 
 impl Table {
+    /// The most that the buffer of a key's value may take, if it has one of its own: the value, and
+    /// room to grow. A change may have moved it whole, although the value has hardly grown.
+    pub fn most_of_buffer(&self, hash: KeyHash, key: &[u8]) -> usize {
+        let value = self.find(hash, key).and_then(|found| self.entry(found).shared_value());
+        let bytes = value.map_or(0, |value| value.bytes().len());
+        bytes + bytes / GROWTH_DIVISOR
+    }
+
     /// Says about how many keys the table will have. It then grows in few large steps towards that
     /// size, each of which costs no more than the keys that are there justify.
     pub fn presize(&mut self, keys: usize) {
