@@ -251,6 +251,7 @@ fn on_config(ctx: Ctx<'_>, change: &raw::RedisModuleConfigChange) {
     instance().waits.aof_is_complete.set(false);
     descriptors::refresh(ctx);
     instance().eviction.look(ctx);
+    instance().io_threads.look(ctx);
     output::look(ctx);
     notifications::refresh(ctx);
     // SAFETY: the event has so many names.

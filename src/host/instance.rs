@@ -27,6 +27,7 @@ use super::api::{Ctx, Level};
 use super::budget::Budget;
 use super::context::DetachedCtx;
 use super::eviction::EvictionSettings;
+use super::io_threads::IoThreads;
 use super::pause::Pause;
 use super::persistence::backlog::HostBacklog;
 use super::renamed::Renamed;
@@ -103,6 +104,8 @@ part! {
         pub renamed: Renamed = Renamed::new(),
         pub active_expiry: ActiveExpiry = ActiveExpiry::new(),
         pub eviction: EvictionSettings = EvictionSettings::new(),
+        /// The host's threads for sockets.
+        pub io_threads: IoThreads = IoThreads::new(),
         /// Whether the host's list of modules may have changed, and whether midi is alone on it.
         pub modules_may_change: Flag = Flag::new(true),
         pub is_alone: Flag = Flag::new(false),

@@ -88,6 +88,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     engine.context().outside.on_ask_host(|locked| instance().gates.ask_host(locked));
     engine.context().outside.set_log(Box::new(hand_over::TheLog));
     engine.users.mark_stale(ctx.locked());
+    instance().io_threads.prepare(ctx);
     USERS.prepare(ctx);
     engine.ledger.on_watched_change(watch::tell);
     engine.context().outside.set_host(Box::new(TheHost::new(ctx)));

@@ -27,6 +27,7 @@ mod gates;
 mod import_source;
 mod info;
 mod instance;
+mod io_threads;
 mod kept;
 mod keys;
 mod load;

@@ -8,8 +8,8 @@ use redis_module::raw;
 
 use super::PREFIX;
 use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
+use super::instance::instance;
 use super::keys::{access_flags, are_asked_for, asks_without_end};
-use super::version::{ASKS_FOR_KEYS, is_redis_since};
 use crate::command::{Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
 
 /// The function that the host calls for a command.
@@ -18,7 +18,7 @@ pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_i
 /// Registers every command, each with its trampoline. False if the host refuses one.
 pub fn register(ctx: Ctx<'_>, trampolines: &[Trampoline]) -> bool {
     // Else the key specs must do, which ask for the rights that any option of a command needs.
-    let may_ask = !is_redis_since(ctx, ASKS_FOR_KEYS) && !asks_without_end(ctx);
+    let may_ask = !instance().io_threads.ask_for_keys() && !asks_without_end(ctx);
     let mut all = host_commands().zip(trampolines);
     all.all(|(command, &trampoline)| register_one(ctx, command, trampoline, may_ask).is_some())
 }

@@ -1,20 +1,8 @@
-//! Facts about the host that only its version tells. Most are about the I/O threads of Redis, whose
-//! use has changed with its versions; Valkey's differ.
+//! Facts about the host that only its version tells.
 
 use super::api::Ctx;
 use super::instance::instance;
 use crate::command::getex_checks_first;
-
-/// The first version that runs commands of I/O threads after it has synced its AOF, and sends their
-/// replies in the same turn.
-pub const ANSWERS_EARLY: (u32, u32) = (8, 2);
-
-/// The first version whose I/O threads ask modules for the keys of commands.
-///
-/// This is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): such a question counts as a
-/// command that is being executed, in a counter that only the main thread may touch. When the
-/// counter is wrong, Redis leaves writes out of its AOF, or ends with a failed assertion.
-pub const ASKS_FOR_KEYS: (u32, u32) = (8, 4);
 
 /// The first version of Valkey whose GETEX checks its expiry before it looks for the key.
 const VALKEY_CHECKS_FIRST: (u32, u32) = (9, 1);
@@ -35,15 +23,17 @@ pub fn adopt(ctx: Ctx<'_>) {
     instance().gates.judges_at_any_time.set(judges);
 }
 
-/// Whether the host is Redis of this version or a later one, with I/O threads; both as far as it
-/// reports them.
-pub fn is_redis_since(ctx: Ctx<'_>, first: (u32, u32)) -> bool {
+/// Whether the host is Redis or Valkey of these versions or later ones, as far as it reports its
+/// version: Redis that does not is a late one. `None` stands for no version of Valkey.
+pub fn is_since(ctx: Ctx<'_>, redis: (u32, u32), valkey: Option<(u32, u32)>) -> bool {
     // Valkey reports a version of Redis's too.
-    let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
-    if is_valkey || ctx.config_number(c"io-threads").is_some_and(|threads| threads <= 1) {
-        return false;
+    match ctx.info_text(c"server", c"valkey_version") {
+        Some(text) => valkey.is_some_and(|first| numbers(&text) >= first),
+        None => {
+            let text = ctx.info_text(c"server", c"redis_version");
+            text.is_none_or(|text| numbers(&text) >= redis)
+        }
     }
-    ctx.info_text(c"server", c"redis_version").is_none_or(|text| numbers(&text) >= first)
 }
 
 /// The first two numbers of a version.

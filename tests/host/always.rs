@@ -2,8 +2,8 @@
 //! an fsync that covers it has ended; with the host's I/O threads and without. Every fsync takes
 //! 20 ms here, so a reply that does not wait is seen.
 //!
-//! EXEC, scripts and the host's own commands are the host's to answer: Redis 8.2 and later answer
-//! those of I/O threads before the fsync. They are tested without I/O threads.
+//! EXEC, scripts and the host's own commands are the host's to answer: Redis 8.2 and later and
+//! Valkey 9.1 and later answer some of I/O threads before the fsync. They are tested without.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +16,20 @@ const DELAY: Duration = Duration::from_millis(20);
 fn start(disk: &Disk, threads: usize) -> Server {
     let builder = Builder::new().with_port().config("appendonly yes").config("appendfsync always");
     disk.under(builder.config(format!("io-threads {threads}"))).start()
+}
+
+/// Servers with and without I/O threads, and one that gets them while it runs: Valkey can.
+fn servers(disk: &Disk) -> impl Iterator<Item = (Server, &'static str)> {
+    let late = || {
+        let server = start(disk, 1);
+        let is_set = server.client().run("CONFIG SET io-threads 3") == Value::ok();
+        is_set.then_some((server, "3 threads later"))
+    };
+    let first = [(1, "1 thread"), (3, "3 threads")];
+    first
+        .into_iter()
+        .map(|(n, what)| (start(disk, n), what))
+        .chain(std::iter::once_with(late).flatten())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +70,8 @@ fn check(server: &Server, disk: &Disk, what: &str, seen: &[(u64, u64)]) {
 /// Each kind of write, on each door, by many clients at once.
 #[test]
 fn acknowledgements_wait_for_their_fsync() {
-    for threads in [1, 3] {
-        let disk = Disk::with_delay(DELAY);
-        let server = start(&disk, threads);
+    let disk = Disk::with_delay(DELAY);
+    for (server, threads) in servers(&disk) {
         for door in DOORS {
             let seen = std::sync::Mutex::new(Vec::new());
             at_once(8, |number| {
@@ -79,7 +92,7 @@ fn acknowledgements_wait_for_their_fsync() {
                     seen.lock().expect("no panic").push((sent, answered));
                 }
             });
-            let what = format!("{door:?}, {threads} threads");
+            let what = format!("{door:?}, {threads}");
             check(&server, &disk, &what, &seen.into_inner().expect("no panic"));
         }
     }
@@ -88,9 +101,8 @@ fn acknowledgements_wait_for_their_fsync() {
 /// A value is not shown before it is safe: whoever wrote it, and whoever reads it.
 #[test]
 fn reads_wait_for_the_fsync_of_what_they_show() {
-    for threads in [1, 3] {
-        let disk = Disk::with_delay(DELAY);
-        let server = start(&disk, threads);
+    let disk = Disk::with_delay(DELAY);
+    for (server, threads) in servers(&disk) {
         for (writer, reader) in DOORS.into_iter().flat_map(|w| DOORS.map(|r| (w, r))) {
             let sent: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
             let first_seen: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
@@ -128,7 +140,7 @@ fn reads_wait_for_the_fsync_of_what_they_show() {
                 .filter(|&(_, seen)| seen != 0)
                 .collect();
             assert!(pairs.len() > 2, "{pairs:?}");
-            check(&server, &disk, &format!("{writer:?} {reader:?}, {threads} threads"), &pairs);
+            check(&server, &disk, &format!("{writer:?} {reader:?}, {threads}"), &pairs);
         }
     }
 }

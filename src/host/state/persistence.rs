@@ -29,9 +29,6 @@ part! {
         /// For `events`: a wake-up has been left unread, to end the next sleep of the main loop at
         /// once.
         pub left_unread: Flag = Flag::new(false),
-        /// For `always`: whether the host answers commands of I/O threads before it has synced its
-        /// AOF.
-        pub answers_early: OnceLock<bool> = OnceLock::new(),
     }
 }
 

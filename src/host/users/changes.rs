@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::super::api::{Ctx, client_flags};
+use super::super::api::client_flags;
 use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::super::state::{Flag, part};
@@ -32,19 +32,12 @@ part! {
         queued: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new()),
         /// Whether any change may ever have been queued.
         any_queued: Flag = Flag::new(false),
-        /// Whether the host may have threads that send replies.
-        has_io_threads: Flag = Flag::new(true),
         /// When all users were last read.
         last_of_all: Mutex<Option<Instant>> = Mutex::new(None),
     }
 }
 
 impl Changes {
-    /// Asks the host for what does not change. At load.
-    pub fn prepare(&self, ctx: Ctx<'_>) {
-        self.has_io_threads.set(ctx.config_number(c"io-threads") != Some(1));
-    }
-
     /// Notes users that may be about to change, now or at an EXEC.
     pub fn note(&self, command: Filtered<'_>, touched: &Touched) {
         if queues(command) {
@@ -144,7 +137,7 @@ impl Changes {
         const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
             | raw::REDISMODULE_CTX_FLAGS_LUA;
-        self.has_io_threads.get()
+        instance().io_threads.are_any.get()
             || instance().engine.context().main.is_asleep()
             || instance().ctx(locked).flags() & WITHIN != 0
     }

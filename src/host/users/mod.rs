@@ -43,9 +43,8 @@ pub struct Users {
 }
 
 impl Users {
-    /// Asks the host for what does not change. At load.
+    /// At load.
     pub fn prepare(&self, ctx: Ctx<'_>) {
-        self.changes.prepare(ctx);
         self.at_door.users_may_change(ctx.locked());
     }
 

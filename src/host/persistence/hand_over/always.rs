@@ -7,16 +7,16 @@
 //! - While clients are paused, nothing may be logged. A command then waits, and in a unit, where it
 //!   cannot, it answers TRYAGAIN. A unit that writes is not begun during a pause, so that it has
 //!   changed nothing by then.
-//! - Redis 8.2 and later, with I/O threads, run commands after they have synced the AOF, and send
-//!   the replies in the same turn. There a client is blocked, and unblocked at once: the host
-//!   answers it in the next turn, after the sync.
+//! - Some versions, with I/O threads, send replies before they sync the AOF ([`IoThreads`]). There
+//!   a client is blocked, and unblocked at once: the host answers it after the next sync.
+//!
+//! [`IoThreads`]: super::super::super::io_threads::IoThreads
 
 use super::super::super::api::Ctx;
 use super::super::super::blocked::Blocked;
 use super::super::super::door::{HostCaller, may_wait};
 use super::super::super::instance::instance;
 use super::super::super::reply::HostReply;
-use super::super::super::version::{ANSWERS_EARLY, is_redis_since};
 use super::context::may_log;
 use crate::command::{DoorCommand, Error, Transcript};
 use crate::engine::{
@@ -35,9 +35,7 @@ pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     }
     slot.take_seen();
     let mut late = LateCaller { ctx, reply: Transcript::default() };
-    let is_early =
-        *instance().hand_over.answers_early.get_or_init(|| is_redis_since(ctx, ANSWERS_EARLY));
-    let is_late = is_early && may_wait(ctx);
+    let is_late = instance().io_threads.answer_early() && may_wait(ctx);
     if is_late {
         engine.run(slot, call, &mut late);
     } else {
@@ -64,14 +62,15 @@ fn wait(ctx: Ctx<'_>, engine: &Engine, call: &Call<'_>, can_wait: bool) {
     engine.context().main.keep_until_logged(engine.ledger.log.last(), ForMain::Run(request));
 }
 
-/// A client whose reply may have to wait for the next turn of the main loop.
+/// A client whose reply may have to wait until the host has synced its AOF.
 struct LateCaller<'a> {
     ctx: Ctx<'a>,
     reply: Transcript,
 }
 
 impl LateCaller<'_> {
-    /// Sends the reply, in this turn or the next. Nothing is left to be sent if the command waits.
+    /// Sends the reply, at once or after the next sync. Nothing is left to be sent if the command
+    /// waits.
     fn answer(self, locked: Locked<'_>, late: bool) {
         if self.reply.is_empty() {
             return;
