@@ -11,7 +11,12 @@ copied() { mkdir -p "target/clients/$1" && cp -R "tests/clients/$1/." "target/cl
 
 python_client() {
     setup_python_client
-    [ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip "redis-py: see above"
+    [ -n "${MIDI_CLIENT_PYTHON:-}" ] || { skip "redis-py and libraries that use it: see above"; return 0; }
+    local venv=target/clients/python-libraries
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || { skip "Python libraries: no venv"; return 0; }
+    "$venv/bin/pip" install -q --disable-pip-version-check -r tests/clients/python/requirements.txt </dev/null ||
+        { skip "Python libraries: they could not be installed"; return 0; }
+    export MIDI_CLIENT_PYTHON_LIBRARIES="$venv/bin/python tests/clients/python/libraries.py"
 }
 
 node_clients() {

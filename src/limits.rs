@@ -1,7 +1,9 @@
 //! Every limit, with its reason. One that users may want to change is a setting, named beside it.
 
 mod eviction;
+mod scripts;
 pub use eviction::*;
+pub use scripts::*;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -474,8 +476,7 @@ pub const TLS_PARTIAL_BYTES: usize = 32 << 10;
 /// How much text is sealed before its records are sent: a socket's usual room. Its records, which
 /// are kept where the socket has none, have no more than 64 KiB.
 pub const TLS_SEALED_AT_ONCE: usize = 63 << 10;
-/// The most of tls-session-cache-size that counts: rustls takes the room for their names at once,
-/// 9 MiB for so many.
+/// The most of tls-session-cache-size that counts: rustls takes 9 MiB for their names at once.
 pub const TLS_SESSIONS: usize = 1 << 16;
 
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
@@ -495,6 +496,5 @@ pub const OWNERS_ASKED_EVERY: Duration = Duration::from_secs(1);
 /// It is asked less often if that takes more than this part of the main thread's time: the answer
 /// to CLUSTER SLOTS grows with the number of ranges.
 pub const OWNERS_SHARE: u32 = 1000;
-/// The same after a command that may change what this node owns. Anyone can send it, so it has a
-/// bound; but a slot that comes and goes between two looks keeps midi's keys.
+/// The same after a command that may change what this node owns, which anyone can send.
 pub const OWNERS_SHARE_AT_COMMANDS: u32 = 20;

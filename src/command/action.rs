@@ -126,6 +126,8 @@ pub enum DoorCommand {
     Help,
     /// Writes from the host's AOF or from a master.
     Journal,
+    /// The error for a command that scripts on a port do not have.
+    Unsupported,
 }
 
 /// Commands about a connection or the server. The host has its own, so only the ports have these.
@@ -181,6 +183,19 @@ pub enum PortCommand {
     Wait,
     /// `WAITAOF numlocal numreplicas timeout`.
     WaitAof,
+    /// A command about scripts or functions, which the host runs.
+    Scripting(Scripting),
+}
+
+/// Commands about scripts and functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scripting {
+    /// Runs a script or a function: EVAL and the like.
+    Run,
+    /// Changes or tells what scripts and functions there are.
+    Manage,
+    /// Ends or describes the one that runs, so it is there while one takes too long.
+    Interrupt,
 }
 
 /// CLIENT's subcommands.

@@ -1,4 +1,5 @@
-//! The command that carries records in the host's AOF and replication stream.
+//! Commands that are not for clients: the one that carries records in the host's AOF and
+//! replication stream, and the one that stands for what scripts on a port do not have.
 
 use super::{Action, Arg, ArgKind, Command, Docs, DoorCommand, Doors, Flags, arg};
 
@@ -19,5 +20,24 @@ pub(super) static JOURNAL: Command = Command {
         args: TEXT,
     },
     action: Action::Door(DoorCommand::Journal),
+    ..Command::USUAL
+};
+
+const CALL: &[Arg] =
+    &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
+
+pub(super) static UNSUPPORTED: Command = Command {
+    name: "unsupported",
+    arity: -2,
+    doors: Doors::Host,
+    categories: "fast",
+    twins: &["ping"],
+    group: "scripting",
+    docs: Docs {
+        summary: "Refuses a command that scripts on midi's port do not have. Not for clients.",
+        complexity: "O(1)",
+        args: CALL,
+    },
+    action: Action::Door(DoorCommand::Unsupported),
     ..Command::USUAL
 };

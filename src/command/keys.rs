@@ -21,6 +21,8 @@ pub enum Keys {
     Pairs(Access),
     /// Argument 1 is the number of pairs of key and value that follow.
     CountedPairs(Access),
+    /// Argument 2 is the number of keys that follow.
+    Counted(Access),
     /// Argument 1; what happens to it depends on the options.
     ByOptions(ByOptions),
     /// Argument 1; it is only read if all of BITFIELD's operations are GET.
@@ -77,10 +79,10 @@ impl Keys {
     /// The index of the first key, if there is any.
     #[inline]
     pub(super) fn first(self) -> usize {
-        if matches!(self, Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_)) {
-            2
-        } else {
-            1
+        match self {
+            Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_) => 2,
+            Keys::Counted(_) => 3,
+            _ => 1,
         }
     }
 
@@ -96,8 +98,10 @@ impl Keys {
             Keys::MadeOf(..) | Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
             Keys::CountedPairs(_) => (2 + 2 * pair_count(args).unwrap_or(0), 2),
+            Keys::Counted(_) => (3 + key_count(args), 1),
         };
-        (self.first()..end.min(args.len())).step_by(step)
+        let first = self.first();
+        (first..end.min(args.len()).max(first)).step_by(step)
     }
 
     /// The access to key number `number`, counted among the keys.
@@ -112,7 +116,8 @@ impl Keys {
             | Keys::MadeOf(access, _)
             | Keys::All(access)
             | Keys::Pairs(access)
-            | Keys::CountedPairs(access) => access,
+            | Keys::CountedPairs(access)
+            | Keys::Counted(access) => access,
             Keys::None => Access::Look,
         }
     }
@@ -145,10 +150,41 @@ fn field_access(args: &Args<'_>) -> Access {
     Access::Read
 }
 
+/// EVAL's number of keys; none if it is invalid or there are fewer arguments, which the host
+/// refuses.
+fn key_count(args: &Args<'_>) -> usize {
+    let count = parse_integer(args.get(2)).and_then(|count| usize::try_from(count).ok());
+    count.filter(|&count| count <= args.len().saturating_sub(3)).unwrap_or(0)
+}
+
 /// MSETEX's number of pairs. Fails if it is invalid or there are fewer arguments.
 pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
     let count =
         parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
     let count = count.ok_or(Error::InvalidPairCount)? as usize;
     if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counted_keys_are_as_many_as_the_number_says() {
+        for (line, positions) in [
+            ("eval s 2 a b c", &[3, 4][..]),
+            ("eval s 0 a", &[]),
+            ("eval s 3 a b c", &[3, 4, 5]),
+            ("eval s 4 a b c", &[]),
+            ("eval s -1 a", &[]),
+            ("eval s x a", &[]),
+            ("eval s 9223372036854775807 a", &[]),
+            ("eval s 0", &[]),
+        ] {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let found: Vec<usize> =
+                Keys::Counted(Access::Read).positions(&Args::new(&words)).collect();
+            assert_eq!(found, positions, "{line}");
+        }
+    }
 }

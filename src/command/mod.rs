@@ -38,6 +38,7 @@ mod rename;
 mod reply;
 mod rights;
 mod row;
+mod scripting;
 mod set;
 pub mod slot;
 mod spec;
@@ -46,7 +47,7 @@ mod table;
 
 pub use action::{
     Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
-    Run,
+    Run, Scripting,
 };
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
@@ -59,7 +60,7 @@ pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};
 pub use populate::PopulateArgs;
-pub use quoted::{HostCommand, elsewhere, error_about, unknown_command};
+pub use quoted::{HostCommand, elsewhere, error_about, not_for_scripts, unknown_command};
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
 pub use row::{Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, OtherDbs, Walk, WalkStep};

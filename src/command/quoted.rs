@@ -27,6 +27,13 @@ pub fn elsewhere(name: &[u8], what: HostCommand) -> Vec<u8> {
     error_about("ERR unknown command '", name, after)
 }
 
+/// The error for a command that scripts on a port do not have.
+pub fn not_for_scripts(name: &[u8]) -> Vec<u8> {
+    let after = "': scripts on midi's port have midi's commands, and PING, ECHO, TIME, SELECT, \
+                 PUBLISH and INFO";
+    error_about("ERR unknown command '", name, after)
+}
+
 /// The number of bytes that Redis shows of an unknown command or subcommand.
 const SHOWN_BYTES: usize = 128;
 

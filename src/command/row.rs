@@ -176,6 +176,8 @@ pub struct Flags {
     pub no_auth: bool,
     /// Runs while a script takes too long.
     pub allow_busy: bool,
+    /// Runs a script, which may write: waits as a write does while clients are paused.
+    pub script: bool,
 }
 
 impl Flags {
@@ -193,6 +195,7 @@ impl Flags {
         skip_slowlog: false,
         no_auth: false,
         allow_busy: false,
+        script: false,
     };
 }
 

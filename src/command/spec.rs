@@ -10,8 +10,11 @@ pub const SINCE: &str = "0.1.0";
 pub(super) mod tips {
     pub const MULTI_SHARD: &str = "request_policy:multi_shard";
     pub const ALL_SHARDS: &str = "request_policy:all_shards";
+    pub const ALL_NODES: &str = "request_policy:all_nodes";
     pub const SPECIAL_REQUEST: &str = "request_policy:special";
     pub const ALL_SUCCEEDED: &str = "response_policy:all_succeeded";
+    pub const ONE_SUCCEEDED: &str = "response_policy:one_succeeded";
+    pub const LOGICAL_AND: &str = "response_policy:agg_logical_and";
     pub const SUM: &str = "response_policy:agg_sum";
     pub const LEAST: &str = "response_policy:agg_min";
     pub const SPECIAL_RESPONSE: &str = "response_policy:special";
@@ -53,7 +56,7 @@ impl Keys {
     /// First, last and step, as COMMAND shows them; zeros if a range cannot express the keys.
     pub fn range(self) -> (i32, i32, i32) {
         match self {
-            Keys::None | Keys::CountedPairs(_) => (0, 0, 0),
+            Keys::None | Keys::CountedPairs(_) | Keys::Counted(_) => (0, 0, 0),
             Keys::One(_) | Keys::ByOptions(_) | Keys::Fields => (1, 1, 1),
             Keys::Second(_) => (2, 2, 1),
             Keys::Two(..) => (1, 2, 1),
@@ -81,12 +84,12 @@ impl Keys {
             Keys::All(access) => vec![spec(access, 1, -1, 1)],
             Keys::Pairs(access) => vec![spec(access, 1, -1, 2)],
             Keys::CountedPairs(access) => {
-                vec![KeySpec {
-                    access,
-                    varies: false,
-                    begin: 1,
-                    find: FindKeys::Counted { step: 2 },
-                }]
+                let find = FindKeys::Counted { step: 2 };
+                vec![KeySpec { access, varies: false, begin: 1, find }]
+            }
+            Keys::Counted(access) => {
+                let find = FindKeys::Counted { step: 1 };
+                vec![KeySpec { access, varies: false, begin: 2, find }]
             }
             Keys::ByOptions(options) => {
                 vec![KeySpec { varies: true, ..spec(options.most, 1, 0, 1) }]
@@ -166,7 +169,9 @@ impl Command {
             (flags.fast, "fast"),
             (flags.no_auth, "no_auth"),
             (flags.allow_busy, "allow_busy"),
-            (matches!(self.keys, Keys::CountedPairs(_)), "movablekeys"),
+            (flags.script, "skip_monitor"),
+            (flags.script, "no_mandatory_keys"),
+            (matches!(self.keys, Keys::CountedPairs(_) | Keys::Counted(_)), "movablekeys"),
         ];
         all.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)
     }

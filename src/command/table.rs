@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, increx, journal, key, keyspace_digest, lcs, object, populate, range, rename, set, string,
+    get, increx, journal, key, keyspace_digest, lcs, object, populate, range, rename, scripting,
+    set, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -34,6 +35,7 @@ macro_rules! rows_of_host {
             bitfield::BITFIELD bitfield::BITFIELD_RO
             journal::JOURNAL
             all_keys::COUNTKEYSINSLOT
+            journal::UNSUPPORTED
         }
     };
 }
@@ -54,17 +56,24 @@ static ROWS_OF_HOST: [&Command; OF_HOST] = rows_of_host!(references);
 
 /// All commands: those of the host door first, then those that only the ports have. A command's
 /// index here is its number.
-pub static COMMANDS: [&Command; OF_HOST + connection::ROWS.len()] = {
-    let mut all = [ROWS_OF_HOST[0]; OF_HOST + connection::ROWS.len()];
+pub static COMMANDS: [&Command; SCRIPTING + scripting::ROWS.len()] = {
+    let mut all = [ROWS_OF_HOST[0]; SCRIPTING + scripting::ROWS.len()];
     let mut number = 0;
     while number < all.len() {
-        let is_of_host = number < OF_HOST;
-        all[number] =
-            if is_of_host { ROWS_OF_HOST[number] } else { &connection::ROWS[number - OF_HOST] };
+        all[number] = if number < OF_HOST {
+            ROWS_OF_HOST[number]
+        } else if number < SCRIPTING {
+            &connection::ROWS[number - OF_HOST]
+        } else {
+            &scripting::ROWS[number - SCRIPTING]
+        };
         number += 1;
     }
     all
 };
+
+/// The number of the first command about scripts.
+const SCRIPTING: usize = OF_HOST + connection::ROWS.len();
 
 /// The commands of the host door, in the order of their numbers.
 pub fn host_commands() -> impl ExactSizeIterator<Item = &'static Command> {

@@ -55,6 +55,20 @@ impl<'l> HostUser<'l> {
         result == raw::REDISMODULE_OK as c_int
     }
 
+    /// Calls `run` while the context has this user, for calls in its name. `None` if the host,
+    /// older than Redis 7.0.6, knows no such calls.
+    pub fn within<R>(&self, ctx: Ctx<'_>, run: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: filled in at load, and never changed; a valid context, and a user that outlives
+        // the calls made meanwhile.
+        unsafe {
+            let set = raw::RedisModule_SetContextUser?;
+            set(ctx.raw(), self.0);
+            let result = run();
+            set(ctx.raw(), std::ptr::null());
+            Some(result)
+        }
+    }
+
     /// The host's description of the user, as in ACL LIST.
     pub fn text(&self) -> Option<OwnString> {
         // SAFETY: a live user; the reference is ours.

@@ -144,6 +144,13 @@ impl<'a> Filtered<'a> {
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, number, string) };
     }
 
+    /// Inserts an argument before argument `number`.
+    pub fn insert(self, number: i32, text: &[u8]) {
+        let string = OwnString::new(text).into_raw();
+        // SAFETY: as for [`Filtered::replace`].
+        unsafe { api!(RedisModule_CommandFilterArgInsert)(self.0, number, string) };
+    }
+
     /// The id of the client that sent it; `None` before Redis 7.2, which does not report it.
     pub fn client_id(self) -> Option<u64> {
         // SAFETY: filled in at load, and never changed; the filter's own context.

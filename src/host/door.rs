@@ -32,7 +32,7 @@ use super::reply::HostReply;
 use super::slots::migration;
 use super::string::HostString;
 use super::users::USERS;
-use super::{PREFIX, guarded, import_source, keys, notifications, own_commands, unit};
+use super::{PREFIX, guarded, import_source, keys, notifications, own_commands, scripts, unit};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, OnAllKeys, Reply, rows_of_host};
 use crate::engine::{
     Author, Call, Caller, Gates, HostClient, JobOwner, JobReply, Origin, WaitsFor,
@@ -82,8 +82,9 @@ unsafe extern "C" fn on<const N: usize>(
 /// Runs every MIDI.* command.
 #[inline(never)]
 fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
+    let outside = scripts::leave();
     let done = guarded(false, || {
-        command(number, ctx, argv);
+        command(number, ctx, argv, outside.is_called_by_script());
         true
     });
     if !done {
@@ -95,7 +96,7 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
 }
 
 #[inline(always)]
-fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
+fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>], by_script: bool) {
     let (engine, row) = (&*instance().engine, COMMANDS[number]);
     if engine.gates().has(FROM_LOG) {
         if hand_over::hands_over(ctx) {
@@ -142,7 +143,9 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if let Err(error) = row.check_arity(&call.args) {
         return call.refuse(error, &mut HostReply::new(ctx));
     }
-    if let Err(text) = USERS.check(ctx, &call, inside) {
+    let checked =
+        if by_script { scripts::check(ctx, &call) } else { USERS.check(ctx, &call, inside) };
+    if let Err(text) = checked {
         return HostReply::new(ctx).error(&text);
     }
     if row.flags.write {

@@ -15,7 +15,9 @@ use super::slots::{lost, migration};
 use super::state::doing::ModuleStage;
 use super::state::persistence::LoadedFrom;
 use super::users::USERS;
-use super::{descriptors, guarded, kept, lock, modules, notifications, output, turn, unit, watch};
+use super::{
+    descriptors, guarded, kept, lock, modules, notifications, output, scripts, turn, unit, watch,
+};
 use crate::engine::{ChangedBy, Locked, Waker, free_later};
 
 /// Rounds of answering before the main loop continues; completions that keep coming wait for the
@@ -99,6 +101,7 @@ fn leaves_unread() -> bool {
 unsafe extern "C" fn on_event(ctx: *mut RawCtx, event: RawEvent, sub: u64, data: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
+    let _own_calls = scripts::leave();
     guarded((), || match event.id {
         raw::REDISMODULE_EVENT_EVENTLOOP => on_loop(ctx, sub),
         raw::REDISMODULE_EVENT_CRON_LOOP => on_cron(ctx),

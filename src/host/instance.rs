@@ -41,6 +41,7 @@ use super::state::persistence::{
     FileWritten, Forks, HandOver, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
     Waits,
 };
+use super::state::scripts::PortScripts;
 use super::state::slots::SlotMoves;
 use super::state::{Flag, part};
 use crate::engine::{Engine, Locked, Waker};
@@ -72,6 +73,8 @@ part! {
         pub gates: HostGates = HostGates::new(),
         /// The unit that is open.
         pub unit: HostUnit = HostUnit::new(),
+        /// The script of a port's client that runs.
+        pub scripts: PortScripts = PortScripts::new(),
         /// Messages for the main thread, and its time for them.
         pub messages: Messages = Messages::new(),
         pub budget: Budget = Budget::new(),

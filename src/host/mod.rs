@@ -43,6 +43,7 @@ mod register;
 mod renamed;
 mod reply;
 mod rights;
+mod scripts;
 mod slots;
 mod state;
 mod string;

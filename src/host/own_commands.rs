@@ -4,7 +4,7 @@
 use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
-use crate::command::{DoorCommand, Error, Transcript};
+use crate::command::{DoorCommand, Error, Reply, Transcript, not_for_scripts};
 use crate::engine::{Call, Engine, Gate, Intent, JobOwner, JobReply, Locked};
 
 /// Runs one. `None` if a job will answer.
@@ -28,6 +28,7 @@ pub fn run(
         DoorCommand::Info => info::info(engine, call, &mut transcript),
         DoorCommand::Help => info::help(&mut transcript),
         DoorCommand::Journal => return Err(Error::NotForClients),
+        DoorCommand::Unsupported => transcript.error(&not_for_scripts(call.args.get(1))),
     }
     Ok(Some(transcript))
 }

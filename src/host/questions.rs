@@ -11,10 +11,11 @@ use super::api::{Answer, Ctx};
 use super::instance::instance;
 use super::persistence::hand_over::confirmed;
 use super::users::{self, USERS};
-use super::{PREFIX, info, modules, own_commands};
+use super::{PREFIX, info, modules, own_commands, scripts};
 use crate::command::{DoorCommand, Error, HostCommand, Transcript};
 use crate::engine::{
-    Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, User,
+    Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, RunScript,
+    ScriptCaller, User,
 };
 
 /// Answers for the host.
@@ -112,6 +113,15 @@ impl Host for TheHost {
         reply: Box<dyn JobReply>,
     ) {
         own_commands::run_for_port(locked, call, which, user, owner, reply);
+    }
+
+    fn run_scripts(
+        &self,
+        locked: Locked<'_>,
+        caller: &ScriptCaller<'_>,
+        work: &mut dyn FnMut(RunScript<'_>),
+    ) {
+        scripts::run_all(locked, caller, work);
     }
 
     fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {

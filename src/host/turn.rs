@@ -13,7 +13,7 @@ use redis_module::raw;
 use super::instance::instance;
 use super::persistence::hand_over;
 use super::users::USERS;
-use super::{count_panic, guarded, notifications};
+use super::{count_panic, guarded, notifications, scripts};
 use crate::command::Error;
 use crate::engine::{Engine, ForMain, Locked};
 
@@ -63,7 +63,7 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
-        ForMain::Task(task) | ForMain::Write(task) => {
+        ForMain::Task(task) | ForMain::Write(task) | ForMain::Interrupt(task) => {
             task(locked, engine, engine.context().outside.host());
             hand_over::after_task(locked);
         }
@@ -96,6 +96,7 @@ pub fn turn_aside(locked: Locked<'_>) {
     if !has_messages && !engine.users.are_stale() {
         return;
     }
+    let _own_calls = scripts::leave();
     let flags = instance().ctx(locked).flags();
     let busy = flags & raw::REDISMODULE_CTX_FLAGS_LUA != 0;
     let loading = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
@@ -119,6 +120,7 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
         if busy { (None, Error::Busy) } else { (engine.context().outside.host(), Error::Loading) };
     match message {
         ForMain::Task(task) | ForMain::Write(task) => task(locked, engine, host),
+        ForMain::Interrupt(task) => task(locked, engine, engine.context().outside.host()),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
         ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => {
             instance().messages.put_off(message)

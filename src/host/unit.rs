@@ -48,6 +48,9 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
     here.unit.asks.set(true);
     let name = here.renamed.meaning(name, command);
+    if here.scripts.are_running() {
+        guarded((), || here.scripts.rename(command, name));
+    }
     match name.len() {
         // GET, SET and DEL are as long as ACL: a look at the first letter rules them out.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {

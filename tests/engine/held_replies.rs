@@ -48,7 +48,7 @@ impl Logging {
             match message {
                 ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
                 ForMain::Run(request) => engine.resume_on_main(locked(), request, || panic!()),
-                ForMain::Task(task) | ForMain::Write(task) => {
+                ForMain::Task(task) | ForMain::Write(task) | ForMain::Interrupt(task) => {
                     task(locked(), engine, engine.context().outside.host())
                 }
                 ForMain::Log => {}

@@ -10,7 +10,7 @@ use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::engine::{
     Awaited, Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner,
     JobReply, ListenAt, ListenerRow, Locked, PasswordSum, PortConfig, PortSettings, Refusal,
-    ReplicaWait, Rules, Settings, User, Waited, Waker, Workers,
+    ReplicaWait, Rules, RunScript, ScriptCaller, Settings, User, Waited, Waker, Workers,
 };
 use midi::net;
 
@@ -72,6 +72,15 @@ impl Host for Played {
         reply.sink().integer(i64::from(owner.db));
         reply.finish();
     }
+    fn run_scripts(
+        &self,
+        _: Locked<'_>,
+        _: &ScriptCaller<'_>,
+        work: &mut dyn FnMut(RunScript<'_>),
+    ) {
+        work(&mut |_, _| None);
+    }
+
     fn commands(&self, _: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
         vec![(b"lpush".to_vec(), HostCommand::OfKeys)]
     }
@@ -150,7 +159,9 @@ pub fn run_messages(engine: &Engine) -> usize {
                 engine.resume_on_main(locked(), request, || panic!("a command panicked"));
                 main_tasks += 1;
             }
-            ForMain::Task(main_task) | ForMain::Write(main_task) => {
+            ForMain::Task(main_task)
+            | ForMain::Write(main_task)
+            | ForMain::Interrupt(main_task) => {
                 main_task(locked(), engine, engine.context().outside.host());
                 main_tasks += 1;
             }

@@ -410,7 +410,9 @@ impl Driver {
             match message {
                 ForMain::Answer(request) => self.completed(request, false),
                 ForMain::Run(request) => self.completed(request, true),
-                ForMain::Task(_) | ForMain::Write(_) => unreachable!("nobody runs main_tasks"),
+                ForMain::Task(_) | ForMain::Write(_) | ForMain::Interrupt(_) => {
+                    unreachable!("nobody runs main_tasks")
+                }
                 ForMain::Log | ForMain::Finish(..) => unreachable!("nothing is logged"),
             }
         }

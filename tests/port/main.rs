@@ -17,6 +17,7 @@ mod large;
 mod mget;
 mod reports;
 mod rights;
+mod scripts;
 mod serving;
 mod session;
 mod settings;

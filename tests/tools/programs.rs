@@ -69,6 +69,12 @@ fn python() {
     run("MIDI_CLIENT_PYTHON");
 }
 
+/// Libraries for locks, rate limits and caches.
+#[test]
+fn python_libraries() {
+    run("MIDI_CLIENT_PYTHON_LIBRARIES");
+}
+
 #[test]
 fn node_redis() {
     run("MIDI_CLIENT_NODE_REDIS");

@@ -3,12 +3,29 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use crate::command::{DoorCommand, HostCommand, Transcript};
+use crate::command::{Args, Command, DoorCommand, HostCommand, Transcript};
 use crate::engine::call::Call;
 use crate::engine::jobs::{JobOwner, JobReply};
 use crate::engine::replica_wait::{Awaited, ReplicaWait};
 use crate::engine::users::{PasswordSum, Refusal, User};
 use crate::sync::Locked;
+
+/// The client of a port for which the host runs a script.
+pub struct ScriptCaller<'a> {
+    /// Its user's name.
+    pub user: &'a [u8],
+    /// Its database.
+    pub db: u32,
+    /// It speaks RESP3.
+    pub resp3: bool,
+}
+
+/// The reply to a script's client, as the bytes that it is sent.
+pub type ScriptReply = Vec<u8>;
+
+/// Runs a command about scripts with its arguments. `None` if clients are paused: then it has not
+/// run, and is to be tried again as a writing task.
+pub type RunScript<'a> = &'a mut dyn FnMut(&Command, &Args<'_>) -> Option<ScriptReply>;
 
 /// The host. Only the holder of its global lock may ask it, between commands; other threads send a
 /// [`MainTask`](super::MainTask).
@@ -51,6 +68,15 @@ pub trait Host: Send + Sync {
         user: &[u8],
         owner: JobOwner,
         reply: Box<dyn JobReply>,
+    );
+
+    /// Gives `work` the way to run scripts, functions and commands about them, for a client of a
+    /// port.
+    fn run_scripts(
+        &self,
+        locked: Locked<'_>,
+        caller: &ScriptCaller<'_>,
+        work: &mut dyn FnMut(RunScript<'_>),
     );
 
     /// The host's commands by name, without midi's. A name may come more than once; then the last

@@ -20,6 +20,9 @@ pub enum ForMain {
     Task(MainTask),
     /// Run this task, which writes to keys.
     Write(MainTask),
+    /// Run this task, with the host even while it is busy with a script: the task ends that one, or
+    /// asks about it.
+    Interrupt(MainTask),
     /// There are runs in the tail of the log.
     Log,
     /// A job's reply, for a client of the host's door, is to be finished once this position is

@@ -10,7 +10,7 @@ mod workers;
 
 use std::sync::atomic::Ordering;
 
-pub use host::Host;
+pub use host::{Host, RunScript, ScriptCaller, ScriptReply};
 pub use main::{ForMain, MainInbox, MainTask};
 pub use outside::{HostLog, Outside};
 pub use port::{
@@ -75,6 +75,12 @@ impl Context {
     /// paused.
     pub fn send_writing_task(&self, task: MainTask) {
         self.send_to_main(ForMain::Write(task));
+    }
+
+    /// As [`Context::send_main_task`], of a task that ends the script that takes too long, or asks
+    /// about it.
+    pub fn send_interrupting_task(&self, task: MainTask) {
+        self.send_to_main(ForMain::Interrupt(task));
     }
 
     /// Sends requests that have their replies to their origins: one message and at most one wake-up

@@ -215,6 +215,7 @@ impl Admission {
         let concerned = FOR_ALL
             .and_if(flags.write, FOR_WRITES)
             .and_if(flags.host_write, FOR_HOST_WRITES)
+            .and_if(flags.script, Gates::WRITES_PAUSED)
             .and_if(flags.deny_oom, FOR_MEMORY);
         !self.gates().has(concerned)
     }
@@ -226,7 +227,7 @@ impl Admission {
         if let Some(error) = self.refusal(gates, flags) {
             return Gate::Refuse(error);
         }
-        let writes = flags.write || flags.host_write;
+        let writes = flags.write || flags.host_write || flags.script;
         if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
             return Gate::Wait;
         }
@@ -259,6 +260,7 @@ impl Admission {
         match error {
             Some(error) => Gate::Refuse(error),
             None if gates.has(Gates::PAUSED) => Gate::Wait,
+            None if flags.script && gates.has(Gates::WRITES_PAUSED) => Gate::Wait,
             None => Gate::Go,
         }
     }

@@ -4,8 +4,10 @@
 //! and the clock stands still. So no other thread can touch these shards between two of the unit's
 //! commands. Messages in their mailboxes stay there until the unit has ended, even those that came
 //! before it.
+//!
+//! Units nest: a script in an EXEC of a port is a part of that EXEC's unit.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -17,7 +19,8 @@ use crate::sync::{Locked, Released};
 /// The open unit, if any.
 #[derive(Default)]
 pub(in crate::engine) struct Unit {
-    open: AtomicBool,
+    /// How often it has been opened and not ended; 0 if none is open.
+    depth: AtomicU32,
     /// Its number, which grows with each.
     number: AtomicU64,
     /// When it began; all its commands run at this time.
@@ -34,10 +37,11 @@ impl Unit {
 }
 
 impl Shards {
-    /// Opens a unit: all that the holder of the global lock does until [`Shards::end_unit`].
+    /// Opens a unit, or one within it: all that the holder of the global lock does until
+    /// [`Shards::end_unit`].
     pub fn open_unit(&self, _: Locked<'_>) {
-        self.unit.began.store((self.context.config.clock)(), Ordering::Relaxed);
-        if !self.unit.open.swap(true, Ordering::Relaxed) {
+        if self.unit.depth.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.unit.began.store((self.context.config.clock)(), Ordering::Relaxed);
             self.unit.number.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -45,7 +49,7 @@ impl Shards {
     /// Whether a unit is open.
     #[inline]
     pub fn is_in_unit(&self, _: Locked<'_>) -> bool {
-        self.unit.open.load(Ordering::Relaxed)
+        self.unit.depth.load(Ordering::Relaxed) > 0
     }
 
     /// The number of the open unit, which grows; 0 if none is open.
@@ -53,9 +57,11 @@ impl Shards {
         if self.is_in_unit(locked) { self.unit.number.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Ends the unit, if one is open, and releases the tokens that it kept.
+    /// Ends the unit that was opened last. If no other is open, releases the tokens that were kept.
     pub fn end_unit(&self, locked: Locked<'_>) {
-        self.unit.open.store(false, Ordering::Relaxed);
+        if self.unit.depth.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
         let kept = std::mem::take(&mut *self.unit.kept.lock());
         for shard in kept {
             if self.get(shard).token.leave_unit(locked) == Released::Pending {

@@ -12,6 +12,7 @@ pub mod doing;
 pub mod gates;
 pub mod messages;
 pub mod persistence;
+pub mod scripts;
 pub mod slots;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::caller::PortCaller;
 use super::commands::{aborted, not_here, queue, run_own};
 use super::named::note;
+use super::scripts::intent_of;
 use super::session::{NO_AUTH, UserState};
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
@@ -132,7 +133,11 @@ fn judge_own(caller: &PortCaller<'_>, named: Named, which: PortCommand, args: &A
     if let Err(error) = checked {
         return Judged::Refuse(error.text(row.name, args));
     }
-    match caller.engine().ledger.gate(Intent::OfPortAlone(row.flags, which == PortCommand::Ping)) {
+    let intent = match which {
+        PortCommand::Scripting(_) => intent_of(row),
+        _ => Intent::OfPortAlone(row.flags, which == PortCommand::Ping),
+    };
+    match caller.engine().ledger.gate(intent) {
         Gate::Go => Judged::Go,
         Gate::Wait => Judged::Wait,
         Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),

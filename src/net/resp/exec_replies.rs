@@ -27,6 +27,7 @@ pub fn say_exec_replies(caller: &mut PortCaller<'_>) {
         match said {
             ExecReply::Transcript(transcript) => transcript.play(&mut caller.reply()),
             ExecReply::Error(text) => caller.reply().error(&text),
+            ExecReply::Encoded(reply) => caller.reply().encoded(&reply.unwrap_or_default()),
             ExecReply::Own => {
                 let args = exec_replies.transaction.arguments_of(at);
                 let args = Args::new(&args);

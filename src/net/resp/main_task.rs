@@ -40,15 +40,20 @@ fn task_for<T>(caller: &mut PortCaller<'_>, task: T) -> MainTask
 where
     T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
 {
-    caller.session.flow.state = State::Waiting;
-    let client = &caller.session.flow.client;
-    let waiting = WaitingConnection::new(&caller.worker.shared, client.worker, client.key);
-    let killed = Arc::clone(&client.killed);
+    let waiting = wait_for_task(caller);
+    let killed = Arc::clone(&caller.session.flow.client.killed);
     Box::new(move |locked, engine, host| {
         if !killed.load(Ordering::Relaxed) {
             task(locked, engine, host, waiting);
         }
     })
+}
+
+/// Has a connection wait for a task of the main thread.
+pub fn wait_for_task(caller: &mut PortCaller<'_>) -> WaitingConnection {
+    caller.session.flow.state = State::Waiting;
+    let client = &caller.session.flow.client;
+    WaitingConnection::new(&caller.worker.shared, client.worker, client.key)
 }
 
 /// A task that ends the connection's waiting with the answer to a question.

@@ -23,11 +23,13 @@ mod inline;
 mod job;
 mod main_task;
 mod named;
+mod pending_scripts;
 mod plain;
 mod protocol;
 mod reply;
 mod request;
 mod run;
+mod scripts;
 mod session;
 mod transaction;
 

@@ -59,6 +59,14 @@ impl<'a> RespReply<'a> {
         self.line(b'+', text);
     }
 
+    /// Replies that the host has encoded. They are cut off beyond the limit, as strings are.
+    pub fn encoded(&mut self, bytes: &[u8]) {
+        if self.out.len() + bytes.len() > self.most {
+            return self.cut(bytes);
+        }
+        self.out.own.extend_from_slice(bytes);
+    }
+
     /// The head of a set; `len` elements follow.
     pub fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);

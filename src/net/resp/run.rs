@@ -8,6 +8,7 @@ use super::caller::PortCaller;
 use super::dispatch::run_command;
 use super::exec_replies::say_exec_replies;
 use super::named::note;
+use super::scripts::{joins_scripts, send_scripts};
 use crate::command::{Args, Reply};
 use crate::engine::Outcome;
 use crate::limits::OUTPUT_PAUSE;
@@ -36,6 +37,7 @@ pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
             caller.session.flow.missing = 1;
         }
     }
+    send_scripts(caller);
     let seen = caller.slot().take_seen();
     caller.session.flow.wait_for(seen);
     at
@@ -53,6 +55,11 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
     let limits = request_limits(caller.session, &caller.limits);
     let mut batch = CommandBatch::default();
     let stop = batch.take(caller.engine(), caller.session, input, args, &limits);
+    if !caller.session.scripts.is_empty()
+        && let Some(taken) = go_on_with_scripts(caller, args, input, &stop, !batch.is_empty())
+    {
+        return taken;
+    }
     if !batch.is_empty() {
         if stop != Stop::End {
             // These come first; the command parsed last is parsed again.
@@ -95,6 +102,35 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
         }
         Stop::End | Stop::Full => 0,
     }
+}
+
+/// Goes on where scripts are about to go to the main thread: takes another script, or sends them
+/// before anything else is answered. Returns how much of the input it has taken; `None` for what is
+/// not answered at once.
+#[cold]
+fn go_on_with_scripts(
+    caller: &mut PortCaller<'_>,
+    args: &mut ArgList,
+    input: &[u8],
+    stop: &Stop,
+    any_before: bool,
+) -> Option<usize> {
+    match stop {
+        Stop::Alone { end } if !any_before => {
+            let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
+            if args.gathered().is_none() && joins_scripts(caller, &Args::new(&list)) {
+                return Some(*end);
+            }
+            drop(list);
+            caller.session.parser.put_back(args);
+        }
+        Stop::Malformed(_) => caller.session.parser.begin_again(),
+        _ if !any_before => return None,
+        Stop::End => {}
+        _ => caller.session.parser.begin_again(),
+    }
+    send_scripts(caller);
+    Some(0)
 }
 
 /// Runs commands that go together; returns where the last one that ran ends.

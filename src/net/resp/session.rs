@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::pending_scripts::PendingScripts;
 use super::transaction::{ExecReplies, Transaction};
 use super::{RequestParser, RespReply};
 use crate::command::Args;
@@ -43,6 +44,8 @@ pub struct Session {
     pub(super) transaction: Option<Box<Transaction>>,
     /// The replies that EXEC still owes.
     pub(super) exec_replies: Option<Box<ExecReplies>>,
+    /// Scripts that are about to go to the main thread.
+    pub(super) scripts: PendingScripts,
 }
 
 /// A user as of an epoch: sessions with equal values have equal rights.
@@ -83,6 +86,7 @@ impl Session {
             in_multi: false,
             transaction: None,
             exec_replies: None,
+            scripts: PendingScripts::default(),
         };
         session.be_nobody(engine);
         session

@@ -5,7 +5,7 @@ use std::mem::{replace, take};
 use smallvec::SmallVec;
 
 use crate::command::{Args, Flags, Named, Transcript};
-use crate::engine::Watching;
+use crate::engine::{ScriptReply, Watching};
 use crate::limits::TRANSACTION_BYTES_KEPT;
 
 /// What MULTI and WATCH have collected for EXEC.
@@ -54,11 +54,12 @@ impl Transaction {
         let row = named.row();
         self.keys += row.key_positions(args).len();
         // If a stale replica refuses the command, it refuses EXEC too.
-        if !row.flags.stale {
+        if !row.flags.stale || row.flags.script {
             let flags = self.flags.get_or_insert(Flags::NONE);
             flags.write |= row.flags.write;
             flags.host_write |= row.flags.host_write;
             flags.deny_oom |= row.flags.deny_oom;
+            flags.script |= row.flags.script;
         }
     }
 
@@ -117,13 +118,19 @@ impl Transaction {
 pub(super) enum ExecReply {
     Transcript(Transcript),
     Error(Vec<u8>),
+    /// A reply that the host has encoded; `None` if it is too large for the client.
+    Encoded(Option<ScriptReply>),
     /// One of the port's own commands: it runs when its turn comes.
     Own,
 }
 
 impl ExecReply {
     pub(super) fn is_cut(&self) -> bool {
-        matches!(self, ExecReply::Transcript(transcript) if transcript.is_cut())
+        match self {
+            ExecReply::Transcript(transcript) => transcript.is_cut(),
+            ExecReply::Encoded(reply) => reply.is_none(),
+            _ => false,
+        }
     }
 }
 

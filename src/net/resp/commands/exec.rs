@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use super::login::{login_of, selected};
 use super::server::POPULATE_ARGUMENTS_MAX;
 use crate::command::{
-    Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find,
+    Action, Args, COMMANDS, DoorCommand, Error, Limits, Named, PortCommand, Reply, Transcript, find,
 };
 use crate::engine::{
     Author, Call, Denied, Engine, Gate, Host, Intent, JobOwner, JobReply, Locked, PasswordSum,
-    Refusal, ShardNumbers, User,
+    Refusal, ScriptCaller, ScriptReply, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;
 use crate::net::resp::transaction::{ExecReply, Transaction};
@@ -25,8 +25,25 @@ pub(super) enum ExecStep<'a> {
     Run(Call<'a>),
     /// Refuses it.
     Refuse(Vec<u8>),
+    /// Has the host run it.
+    Script(ScriptStep<'a>),
     /// Runs it with its connection, when its reply is due.
     Own,
+}
+
+/// A command about scripts, for the host.
+pub(super) struct ScriptStep<'a> {
+    number: usize,
+    args: Args<'a>,
+    user: Arc<User>,
+    db: u32,
+}
+
+/// Whose transaction it is.
+pub(super) struct ExecAsker {
+    pub(super) user: Arc<User>,
+    pub(super) db: u32,
+    pub(super) resp3: bool,
 }
 
 /// What EXEC does for all its commands.
@@ -135,7 +152,7 @@ impl<'a> Plan<'a> {
     fn own_step(
         &mut self,
         engine: &Engine,
-        user: &User,
+        user: &Arc<User>,
         named: Named,
         args: Args<'a>,
         db: u32,
@@ -149,6 +166,11 @@ impl<'a> Plan<'a> {
         if let Some(call) = populate(engine, row.action, &args, db, limits) {
             self.is_for_main = true;
             return ExecStep::Run(call);
+        }
+        if matches!(row.action, Action::Port(PortCommand::Scripting(_))) {
+            self.is_for_main = true;
+            let (number, user) = (named.number, Arc::clone(user));
+            return ExecStep::Script(ScriptStep { number, args, user, db });
         }
         self.has_own = true;
         ExecStep::Own
@@ -188,7 +210,8 @@ impl<'a> Plan<'a> {
             match step {
                 ExecStep::Run(call) => run(call, reply),
                 ExecStep::Refuse(text) => reply.error(text),
-                ExecStep::Own => {}
+                // A plan with one of these is for the main thread.
+                ExecStep::Script(_) | ExecStep::Own => {}
             }
         }
     }
@@ -199,6 +222,7 @@ impl<'a> Plan<'a> {
         self,
         engine: &Engine,
         mut run: impl FnMut(&Call<'_>, &mut Transcript),
+        mut script: impl FnMut(&ScriptStep<'_>) -> Option<ScriptReply>,
     ) -> Vec<ExecReply> {
         let mut room = engine.settings().port.most_output();
         let steps = self.steps.into_iter();
@@ -211,6 +235,14 @@ impl<'a> Plan<'a> {
                     ExecReply::Transcript(transcript)
                 }
                 ExecStep::Refuse(text) => ExecReply::Error(text),
+                ExecStep::Script(step) => match script(&step) {
+                    None => ExecReply::Error(Error::LogWaits.bare_text()),
+                    Some(reply) => {
+                        let fits = reply.len() <= room;
+                        room = room.saturating_sub(reply.len());
+                        ExecReply::Encoded(fits.then_some(reply))
+                    }
+                },
                 ExecStep::Own => ExecReply::Own,
             })
             .collect()
@@ -265,8 +297,7 @@ pub(super) fn run_as_unit(
     engine: &Engine,
     host: &dyn Host,
     transaction: &Transaction,
-    user: &Arc<User>,
-    db: u32,
+    asker: &ExecAsker,
     limits: &Limits,
 ) -> Result<Option<Vec<ExecReply>>, Vec<u8>> {
     // The gates may have closed since the worker looked.
@@ -279,14 +310,25 @@ pub(super) fn run_as_unit(
         if !engine.is_unchanged(locked, &transaction.watching) {
             return Ok(None);
         }
-        let all = transaction.arguments();
-        let mut plan = Plan::new(engine, Some((locked, host)), transaction, &all, user, db, limits);
+        let (all, user) = (transaction.arguments(), &asker.user);
+        let door = Some((locked, host));
+        let mut plan = Plan::new(engine, door, transaction, &all, user, asker.db, limits);
         plan.set_time(engine.shards().main_now(locked).ms(), transaction);
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(|| refusal));
-        Ok(Some(plan.run(engine, |call, transcript| match call.row().action {
+        let run = |call: &Call<'_>, transcript: &mut Transcript| match call.row().action {
             Action::Door(which) => run_by_host(locked, host, call, which, user).play(transcript),
             _ => engine.run_waiting(locked, call, transcript),
-        })))
+        };
+        let script = |step: &ScriptStep<'_>| {
+            let (db, resp3) = (step.db, asker.resp3);
+            let caller = ScriptCaller { user: &step.user.name, db, resp3 };
+            let mut reply = None;
+            host.run_scripts(locked, &caller, &mut |run| {
+                reply = run(COMMANDS[step.number], &step.args);
+            });
+            reply
+        };
+        Ok(Some(plan.run(engine, run, script)))
     })
 }
 

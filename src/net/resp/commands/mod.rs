@@ -24,6 +24,7 @@ use transaction::{discard, exec, multi, unwatch, watch};
 use super::caller::PortCaller;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 use crate::net::flow::State;
+use crate::net::resp::scripts::run_script;
 
 /// Runs one of the port's own commands.
 pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
@@ -60,6 +61,7 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         PortCommand::LastSave => ask_host(caller, c"LASTSAVE"),
         PortCommand::Role => ask_host(caller, c"ROLE"),
         PortCommand::Wait | PortCommand::WaitAof => wait(caller, which, args, true),
+        PortCommand::Scripting(which) => run_script(caller, named, which, args),
         PortCommand::Multi => multi(caller),
         PortCommand::Exec => exec(caller, args),
         PortCommand::Discard => discard(caller),

@@ -14,10 +14,10 @@ use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::exec::{Plan, aborted, run_as_unit};
+use super::exec::{ExecAsker, Plan, aborted, run_as_unit};
 use super::login::selected;
-use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
-use crate::engine::{Apart, Engine, Gate, Host, Intent, Locked, Taking};
+use crate::command::{Action, Args, Error, Named, PortCommand, Reply, Transcript};
+use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::flow::State;
 use crate::net::protocol::Protocol;
@@ -196,7 +196,8 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
     plan.set_time(now, transaction);
     let refusals = take(&mut plan.refusals);
     let tried = if plan.has_own {
-        Tried::ExecReply(plan.run(engine, |call, transcript| holding.run(call, transcript)))
+        let run = |call: &Call<'_>, transcript: &mut Transcript| holding.run(call, transcript);
+        Tried::ExecReply(plan.run(engine, run, |_| None))
     } else {
         let mut reply = session.reply(caller.output);
         plan.run_and_say(&mut reply, |call, reply| holding.run(call, reply));
@@ -211,14 +212,15 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
 /// Has the main thread run a transaction as a unit.
 fn exec_on_main(caller: &mut PortCaller<'_>, transaction: Box<Transaction>) {
     let Some(user) = caller.session.user.clone() else { return };
-    let (db, limits, shared) =
-        (caller.session.db, caller.limits, Arc::clone(&caller.worker.shared));
-    let writes = transaction.flags.is_some_and(|flags| flags.write);
+    let (limits, shared) = (caller.limits, Arc::clone(&caller.worker.shared));
+    let asker = ExecAsker { user, db: caller.session.db, resp3: caller.session.resp3 };
+    let writes =
+        transaction.flags.is_some_and(|flags| flags.write || flags.host_write || flags.script);
     let work = move |locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>| -> Answer {
         let Some(host) = host else {
             return Box::new(|session, output| session.reply(output).error(&aborted(BUSY)));
         };
-        let result = run_as_unit(locked, engine, host, &transaction, &user, db, &limits);
+        let result = run_as_unit(locked, engine, host, &transaction, &asker, &limits);
         Box::new(move |session, output| match result {
             Ok(Some(said)) => {
                 let counts = shared.counts(session.flow.client.worker);

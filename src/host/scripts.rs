@@ -1,0 +1,330 @@
+//! Scripts and functions of the ports' clients. The host runs them, on its main thread, and the
+//! command filter makes each of their commands midi's:
+//!
+//! ```text
+//! a task ─► run_all ─► RM_Call "EVAL" ─► the host's Lua ─► redis.call("GET", k)
+//!                                                           └ filter: MIDI.GET k ─► door ─► engine
+//! ```
+//!
+//! - While the mark ([`PortScripts::is_running`]) is set, a command that the filter sees is the
+//!   script's. A command of midi's takes the mark away while it runs ([`leave`]): what it calls,
+//!   and what other modules call when they are notified, is not the script's.
+//! - Other clients' commands pass the filter, too, while a script yields. The host runs few of them
+//!   then, and no script may call those ([`UNTOUCHED`]). To the others it answers BUSY under
+//!   whatever name.
+//! - The host has judged a script's command by the rules on `midi.x`. Here it is judged by the
+//!   port's rule, too ([`check`]).
+//! - The host refuses no memory to scripts that a module calls: that is done here.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use redis_module::raw;
+
+use super::acl::{HostUser, log_refusal};
+use super::api::{Answer, Ctx, api, take_reply};
+use super::context::Filtered;
+use super::instance::instance;
+use super::state::scripts::{PortScripts, ScriptTerms};
+use super::string::{HostString, OwnString};
+use super::users::USERS;
+use super::{PREFIX, pause, unit};
+use crate::command::{Action, Args, Command, DoorCommand, Error, Named, PortCommand, Scripting};
+use crate::engine::{
+    Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, ScriptReply, User,
+};
+use crate::limits::SCRIPTS_KNOWN;
+
+/// Commands that touch no keys of the host's, and do the same on a port.
+const OF_HOST: [&[u8]; 6] = [b"ping", b"echo", b"time", b"select", b"publish", b"info"];
+
+/// Commands that the host runs for others while a script yields. It refuses them to scripts.
+const UNTOUCHED: [&[u8]; 19] = [
+    b"eval",
+    b"evalsha",
+    b"eval_ro",
+    b"evalsha_ro",
+    b"fcall",
+    b"fcall_ro",
+    b"script",
+    b"function",
+    b"shutdown",
+    b"auth",
+    b"hello",
+    b"quit",
+    b"reset",
+    b"multi",
+    b"exec",
+    b"discard",
+    b"watch",
+    b"unwatch",
+    b"replconf",
+];
+
+/// The name of the command that stands for all others.
+const UNSUPPORTED: &[u8] = b"midi.unsupported";
+
+impl PortScripts {
+    /// Whether the filter sees a command of a script of a port's client.
+    #[inline]
+    pub fn are_running(&self) -> bool {
+        self.is_running.get()
+    }
+
+    /// Makes a script's command midi's. `name` is its own name.
+    #[cold]
+    pub fn rename(&self, command: Filtered<'_>, name: &[u8]) {
+        let is_in = |list: &[&[u8]]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
+        match Named::find(name) {
+            Some(named) if !named.row().is_of_ports() => {
+                command.replace(0, format!("{PREFIX}{}", named.row().name).as_bytes());
+            }
+            _ if is_in(&OF_HOST) || is_in(&UNTOUCHED) => {}
+            _ => command.insert(0, UNSUPPORTED),
+        }
+    }
+
+    fn allows_oom(&self, ctx: Ctx<'_>, row: &Command, args: &Args<'_>) -> bool {
+        match row.name {
+            "eval" | "eval_ro" => has_flag(args.get(1)),
+            "evalsha" | "evalsha_ro" => {
+                let is_known = || self.allow_oom.lock().contains(&args.get(1).to_ascii_lowercase());
+                // Valkey tells a script's text.
+                let text = || ctx.call(c"SCRIPT", &[b"SHOW", args.get(1)]).text();
+                is_known() || text().is_some_and(|text| has_flag(&text))
+            }
+            _ => ctx.call(c"FUNCTION", &[b"LIST"]).list().into_iter().any(|library| {
+                functions(library).any(|(name, allows)| allows && name == args.get(1))
+            }),
+        }
+    }
+
+    /// SCRIPT LOAD has replied: remembers the script if it may take memory.
+    fn note_loaded(&self, text: &[u8], reply: &[u8]) {
+        let digest = reply.split(|&byte| byte == b'\n').nth(1).unwrap_or_default();
+        if has_flag(text) && reply.starts_with(b"$") {
+            let mut known = self.allow_oom.lock();
+            if known.len() >= SCRIPTS_KNOWN {
+                known.clear();
+            }
+            known.insert(digest.trim_ascii_end().to_vec());
+        }
+    }
+}
+
+/// Whether a script's first line has the flag `allow-oom`.
+fn has_flag(text: &[u8]) -> bool {
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let is_flag = |word: &[u8]| word == b"allow-oom";
+    line.starts_with(b"#!")
+        && line.trim_ascii_end().split(|&byte| matches!(byte, b' ' | b',' | b'=')).any(is_flag)
+}
+
+/// The functions of a library of FUNCTION LIST, and whether they may take memory.
+fn functions(library: Answer) -> impl Iterator<Item = (Vec<u8>, bool)> {
+    let mut fields = library.list().into_iter();
+    let functions = fields
+        .find(|field| *field == Answer::Text(b"functions".to_vec()))
+        .and_then(|_| fields.next())
+        .map_or_else(Vec::new, Answer::list);
+    functions.into_iter().filter_map(|function| {
+        let mut fields = function.list().into_iter();
+        let name = fields.nth(1)?.text()?;
+        let flags = fields.nth(3).map_or_else(Vec::new, Answer::list);
+        Some((name, flags.contains(&Answer::Text(b"allow-oom".to_vec()))))
+    })
+}
+
+/// While it lives, commands that the filter sees are not a script's.
+pub struct OutsideScript(bool);
+
+/// From here on commands that the filter sees are not a script's.
+#[inline]
+pub fn leave() -> OutsideScript {
+    OutsideScript(instance().scripts.is_running.take())
+}
+
+impl OutsideScript {
+    /// Whether a script of a port's client has called the command that runs.
+    #[inline]
+    pub fn is_called_by_script(&self) -> bool {
+        self.0
+    }
+}
+
+impl Drop for OutsideScript {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0 {
+            instance().scripts.is_running.set(true);
+        }
+    }
+}
+
+/// Checks a command that a script of a port's client has called.
+///
+/// # Errors
+/// The error's text.
+pub fn check(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), Vec<u8>> {
+    let mut terms = instance().scripts.terms.lock();
+    let Some(terms) = &mut *terms else { return Ok(()) };
+    let name = || format!("{PREFIX}{}", call.row().name);
+    // It only says why the script's command does not run.
+    let is_refusal = matches!(call.row().action, Action::Door(DoorCommand::Unsupported));
+    if !is_refusal && let Err(denied) = terms.user.check(call.command, &call.args, call.db) {
+        log_refusal(ctx, &Refusal::new(&terms.user, denied, &name(), &call.args));
+        return Err(denied.text(&name(), &call.args));
+    }
+    if terms.lacks_memory && call.row().flags.deny_oom {
+        return Err(Error::OutOfMemory.text(&name(), &call.args));
+    }
+    // As in Redis, a script that has written goes on.
+    terms.lacks_memory &= !call.row().flags.write;
+    Ok(())
+}
+
+/// Gives `work` the way to run scripts, and commands about scripts, for a client of a port.
+pub fn run_all(locked: Locked<'_>, caller: &ScriptCaller<'_>, work: &mut dyn FnMut(RunScript<'_>)) {
+    let ctx = instance().ctx(locked);
+    // Nothing changes users until the work is done, not even while a script yields.
+    let user = HostUser::of_name(locked, caller.user);
+    let Some((user, rights)) = user.zip(USERS.rights(locked, caller.user, false)) else {
+        return work(&mut |_, _| Some(error(NO_USER)));
+    };
+    let author = ScriptAuthor { ctx, user, rights, resp3: caller.resp3 };
+    ctx.in_db(caller.db, || work(&mut |row, args| author.run(row, args)));
+}
+
+/// A client of a port, whose scripts run.
+struct ScriptAuthor<'l> {
+    ctx: Ctx<'l>,
+    user: HostUser<'l>,
+    rights: Arc<User>,
+    resp3: bool,
+}
+
+impl ScriptAuthor<'_> {
+    /// Runs a script, or a command about scripts. `None` if clients are paused.
+    fn run(&self, row: &Command, args: &Args<'_>) -> Option<ScriptReply> {
+        let (here, ctx) = (instance(), self.ctx);
+        let (engine, locked) = (&*here.engine, ctx.locked());
+        let Action::Port(PortCommand::Scripting(which)) = row.action else { return None };
+        if which != Scripting::Interrupt {
+            // The host has no second script beside one that yields.
+            if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
+                return Some(error(&Error::Busy.bare_text()));
+            }
+            if pause::is_on(locked) && !row.flags.readonly {
+                here.gates.look(ctx);
+                if engine.ledger.admission.are_workers_paused() {
+                    return None;
+                }
+            }
+        }
+        let intent = if row.flags.host_write {
+            Intent::OfPort(row.flags)
+        } else {
+            Intent::OfPortAlone(row.flags, false)
+        };
+        if let Gate::Refuse(refused) = engine.ledger.gate(intent) {
+            return Some(error(&refused.text(row.name, args)));
+        }
+        let reply = if which == Scripting::Run {
+            let lacks_memory = engine.gates().has(Gates::OUT_OF_MEMORY)
+                && !here.scripts.allows_oom(ctx, row, args);
+            let _running =
+                Running::begin(ScriptTerms { user: Arc::clone(&self.rights), lacks_memory });
+            self.call(args)
+        } else {
+            let _own_calls = leave();
+            self.call(args)
+        };
+        if row.name == "script|load" {
+            here.scripts.note_loaded(args.get(2), &reply);
+        }
+        unit::end_if_over(locked);
+        Some(reply)
+    }
+
+    /// Has the host run one of its commands in the user's name, and log what that changes.
+    fn call(&self, args: &Args<'_>) -> Vec<u8> {
+        let strings: Vec<OwnString> = args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
+        let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
+        let name = CString::new(args.get(0)).unwrap_or_default();
+        let format: &CStr = if self.resp3 { c"vCE!3" } else { c"vCE!" };
+        let call = || {
+            // SAFETY: the format names a vector and its length, which the host only reads, and asks
+            // for a reply in every case. The bytes of the reply live as long as it does.
+            unsafe {
+                let call = api!(RedisModule_Call);
+                let (words, count) = (words.as_ptr(), words.len());
+                take_reply(
+                    call(self.ctx.raw(), name.as_ptr(), format.as_ptr(), words, count),
+                    |reply| {
+                        let mut length = 0;
+                        let bytes = api!(RedisModule_CallReplyProto)(reply, &mut length);
+                        if bytes.is_null() {
+                            return Vec::new();
+                        }
+                        std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec()
+                    },
+                )
+            }
+        };
+        let reply = self.user.within(self.ctx, call);
+        match reply {
+            None => error(TOO_OLD),
+            Some(reply) => reply
+                .filter(|bytes| !bytes.is_empty())
+                .unwrap_or_else(|| error(&Error::Internal.bare_text())),
+        }
+    }
+}
+
+/// The error if the user has been deleted meanwhile: its connections are about to be closed.
+const NO_USER: &[u8] = b"NOAUTH Authentication required.";
+
+/// The error on hosts that cannot call commands in a user's name.
+const TOO_OLD: &[u8] = b"ERR scripts on midi's port need Redis 7.0.6";
+
+fn error(text: &[u8]) -> ScriptReply {
+    [b"-", text, b"\r\n"].concat()
+}
+
+/// While it lives, the host runs a script of a port's client.
+struct Running;
+
+impl Running {
+    fn begin(terms: ScriptTerms) -> Self {
+        *instance().scripts.terms.lock() = Some(terms);
+        instance().scripts.is_running.set(true);
+        Running
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        instance().scripts.is_running.set(false);
+        *instance().scripts.terms.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_first_line_has_flags() {
+        for (text, has) in [
+            ("#!lua flags=allow-oom\nreturn 1", true),
+            ("#!lua name=x flags=no-writes,allow-oom\r\nreturn 1", true),
+            ("#!lua flags=allow-oom", true),
+            ("#!lua\n#!lua flags=allow-oom", false),
+            ("#!lua flags=allow-oom-not\n", false),
+            ("return 'flags=allow-oom'", false),
+            ("", false),
+        ] {
+            assert_eq!(has_flag(text.as_bytes()), has, "{text}");
+        }
+    }
+}

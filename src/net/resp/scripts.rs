@@ -1,0 +1,150 @@
+//! Scripts and functions of a connection, which the host runs on its main thread. Those that follow
+//! each other in a pipeline go there as one task.
+
+use std::collections::VecDeque;
+use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::caller::PortCaller;
+use super::main_task::wait_for_task;
+use super::named::note;
+use super::pending_scripts::ScriptCall;
+use super::session::{BUSY, Replies};
+use crate::command::{
+    Action, Args, COMMANDS, Command, FoundCommand, Named, PortCommand, Scripting, find_call,
+};
+use crate::engine::{
+    Engine, Gate, Host, Intent, Locked, MainTask, RunScript, ScriptCaller, ScriptReply, User,
+};
+use crate::limits::MAIN_TURN;
+use crate::net::shared::{PortMessage, count};
+use crate::net::waiting::WaitingConnection;
+
+/// The intent of a command about scripts, for the gates.
+pub fn intent_of<'a>(row: &Command) -> Intent<'a> {
+    if row.flags.host_write {
+        Intent::OfPort(row.flags)
+    } else {
+        Intent::OfPortAlone(row.flags, false)
+    }
+}
+
+/// A command about scripts that may run.
+pub fn run_script(caller: &mut PortCaller<'_>, named: Named, which: Scripting, args: &Args<'_>) {
+    caller.session.scripts.add(named.number, args);
+    if which == Scripting::Interrupt {
+        send_scripts(caller);
+    }
+}
+
+/// Adds a command to the pending ones. False if it is no script, or must not follow them so: then
+/// they go to the main thread first.
+pub fn joins_scripts(caller: &mut PortCaller<'_>, args: &Args<'_>) -> bool {
+    let Some(FoundCommand::Command(named)) = find_call(args) else { return false };
+    let (row, engine) = (named.row(), caller.engine());
+    let is_script = matches!(
+        row.action,
+        Action::Port(PortCommand::Scripting(Scripting::Run | Scripting::Manage))
+    );
+    let session = &mut *caller.session;
+    let joins = is_script
+        && !session.scripts.is_full()
+        && session.replies == Replies::Wanted
+        && row.takes(args)
+        && session.may(engine, named.number, args)
+        && engine.ledger.gate(intent_of(row)) == Gate::Go;
+    if joins {
+        session.scripts.add(named.number, args);
+        note(named, &session.flow.client);
+        count(&caller.worker.counts().commands, 1);
+    }
+    joins
+}
+
+/// Has the main thread run the pending scripts, if there are any. The connection waits for them.
+pub fn send_scripts(caller: &mut PortCaller<'_>) {
+    if caller.session.scripts.is_empty() {
+        return;
+    }
+    let calls = take(&mut caller.session.scripts).calls;
+    let Some(user) = caller.session.user.clone() else { return };
+    let (db, resp3) = (caller.session.db, caller.session.resp3);
+    let killed = Arc::clone(&caller.session.flow.client.killed);
+    let interrupts = |(number, _): &ScriptCall| COMMANDS[*number].flags.allow_busy;
+    let (interrupts, reads) = (
+        calls.iter().any(interrupts),
+        calls.iter().all(|(number, _)| COMMANDS[*number].flags.readonly),
+    );
+    let waiting = wait_for_task(caller);
+    let work = ScriptsWork { calls, user, db, resp3, killed, replies: Vec::new(), waiting };
+    let (context, task) = (caller.engine().context(), work.task());
+    match (interrupts, reads) {
+        (true, _) => context.send_interrupting_task(task),
+        (false, true) => context.send_main_task(task),
+        (false, false) => context.send_writing_task(task),
+    }
+}
+
+/// Scripts of a connection that waits for them, and their replies so far.
+struct ScriptsWork {
+    calls: VecDeque<ScriptCall>,
+    user: Arc<User>,
+    db: u32,
+    resp3: bool,
+    killed: Arc<AtomicBool>,
+    replies: Vec<u8>,
+    waiting: WaitingConnection,
+}
+
+impl ScriptsWork {
+    fn task(self) -> MainTask {
+        Box::new(move |locked, engine, host| self.run(locked, engine, host))
+    }
+
+    /// Runs them, as far as this turn of the main loop goes.
+    fn run(mut self, locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
+        if self.killed.load(Ordering::Relaxed) {
+            return;
+        }
+        let user = Arc::clone(&self.user);
+        let caller = ScriptCaller { user: &user.name, db: self.db, resp3: self.resp3 };
+        match host {
+            None => self.run_with(&mut |_, _| Some(busy())),
+            Some(host) => host.run_scripts(locked, &caller, &mut |run| self.run_with(run)),
+        }
+        if !self.calls.is_empty() {
+            // Clients are paused, or its time is over.
+            return engine.context().send_writing_task(self.task());
+        }
+        // The host does not tell which positions its scripts' writes have.
+        engine.main_slot(locked).take_seen();
+        let (seen, replies) = (engine.ledger.log.last(), self.replies);
+        self.waiting.ends(|key| {
+            let say = move |session: &mut super::Session, output: &mut _| {
+                session.reply(output).encoded(&replies);
+            };
+            PortMessage::Answer(key, seen, Box::new(say))
+        });
+    }
+}
+
+impl ScriptsWork {
+    fn run_with(&mut self, run: RunScript<'_>) {
+        let began = Instant::now();
+        while let Some((number, args)) = self.calls.front() {
+            let Some(reply) = args.with(|args| run(COMMANDS[*number], &args)) else { return };
+            self.replies.extend_from_slice(&reply);
+            self.calls.pop_front();
+            // To look at the clock costs a part of what a short script does.
+            if self.calls.len().is_multiple_of(4) && began.elapsed() > MAIN_TURN {
+                return;
+            }
+        }
+    }
+}
+
+fn busy() -> ScriptReply {
+    [b"-", BUSY, b"\r\n"].concat()
+}
