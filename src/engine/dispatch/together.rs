@@ -145,7 +145,7 @@ impl Engine {
         let outcome = if places.len() < keys {
             Some(Outcome::Busy)
         } else {
-            let notes_use = self.ledger.eviction.notes_use() && call.is_use();
+            let notes_use = self.ledger.eviction.is_on() && call.is_use();
             say_values(slot, call, &held, &places, (now, notes_use), reply)
         };
         self.ledger.release_many(slot, held.drain());
@@ -176,14 +176,14 @@ impl Engine {
         }
         let command = calls.command(0);
         let now = calls.now();
-        let notes_use = self.ledger.eviction.notes_use();
+        let notes_use = self.ledger.eviction.is_on();
         slot.counted_together(command, places.len(), || {
             let mut done = 0;
             for (candidate, placed) in candidates.iter_mut().zip(places) {
                 if calls.command(done) != command {
                     break;
                 }
-                match looked(candidate, placed, &table) {
+                match looked(candidate, placed, table) {
                     None => reply.null(),
                     Some(entry) if entry.is_expired(&now) => break,
                     Some(entry) => match entry.string() {
@@ -247,7 +247,7 @@ fn say_values(
     let mut candidates = ArrayVec::new();
     find_candidates(places, &table, &mut candidates);
     for (candidate, placed) in candidates.iter_mut().zip(places) {
-        let entry = looked(candidate, placed, &table);
+        let entry = looked(candidate, placed, table);
         if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
             return None;
         }

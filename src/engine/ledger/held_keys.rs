@@ -101,7 +101,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 drop(self.edit(number, self.db));
             }
         }
-        if self.ledger.eviction.notes_use() && call.is_use() {
+        if self.ledger.eviction.is_on() && call.is_use() {
             (0..self.names.len()).filter_map(|key| self.read(key)).for_each(|it| it.note_use());
         }
         let is_logged = self.ledger.mode().is_logged();
