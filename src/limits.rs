@@ -209,9 +209,9 @@ pub const WATCHED_NAME_BYTES: usize = 384;
 /// This many bytes of names, including those entries, are marked in one turn of the host's main
 /// loop before the host is asked whether it executes a WATCH: some forty short names.
 pub const WATCHED_AT_ONCE_BYTES: usize = 16 << 10;
-/// Beyond that, names are copied and wait until the end of the turn, or until they have this many
-/// bytes.
-pub const WATCHED_WAITING_BYTES: usize = 8 << 20;
+/// Beyond that, names wait until the end of the turn, or until they have this many bytes: so few
+/// that the host uses the memory of the refused ones again while it is still in the cache.
+pub const WATCHED_WAITING_BYTES: usize = 1 << 20;
 /// How much of the name of a key that a port's client watches is kept, besides a hash: so their
 /// names take at most 16 MiB.
 pub const OBSERVED_NAME_BYTES: usize = 248;

@@ -15,7 +15,8 @@ use super::api::{Ctx, RawCtx, RawEvent, subscribe};
 use super::context::Filtered;
 use super::instance::instance;
 use super::pause::Paused;
-use super::state::clients::{PendingNames, WatchCounts, WatchTurn};
+use super::state::clients::{PendingName, PendingNames, WatchCounts, WatchTurn};
+use super::string::HostString;
 use super::users::USERS;
 use super::{guarded, notifications};
 use crate::engine::Locked;
@@ -30,8 +31,8 @@ pub fn before_watch(command: Filtered<'_>) {
     // notifications first.
     notifications::tell(locked, None);
     notifications::forget_authors(locked);
-    let names = (1..command.count()).map(|number| command.arg(number));
-    let size: usize = names.clone().map(|name| name.len() + WATCHED_NAME_BYTES).sum();
+    let names = (1..command.count()).filter_map(|number| command.string(number));
+    let size: usize = names.clone().map(|name| name.bytes().len() + WATCHED_NAME_BYTES).sum();
     let mut turn = instance().watches.turn.lock();
     if turn.waiting_bytes > WATCHED_WAITING_BYTES {
         drop(turn);
@@ -43,9 +44,10 @@ pub fn before_watch(command: Filtered<'_>) {
     if is_little || may_wait_itself(locked) || USERS.replies_leave_early(locked) {
         turn.marked += size;
         drop(turn);
-        return mark(locked, client, names);
+        return mark(locked, client, names.map(HostString::bytes));
     }
-    turn.waiting.push((client, names.map(Into::into).collect()));
+    // Not copied: a client that is refused costs little more than without midi.
+    turn.waiting.push((client, names.map(|name| PendingName(name.hold())).collect()));
     turn.waiting_bytes += size;
     instance().watches.any_waiting.set(true);
 }
@@ -85,7 +87,7 @@ fn settle(locked: Locked<'_>) {
 fn mark_waiting(locked: Locked<'_>) {
     let waiting = instance().watches.turn.lock().take_waiting();
     for (client, names) in waiting {
-        mark(locked, client, names.iter().map(|name| &**name));
+        mark(locked, client, names.iter().map(|name| name.0.bytes()));
     }
 }
 

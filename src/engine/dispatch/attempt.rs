@@ -114,7 +114,7 @@ impl Engine {
         if !(row.reads_value || row.sets_value) || !self.ledger.is_plain() {
             return false;
         }
-        let notes_use = self.ledger.eviction.notes_use() && call.is_use();
+        let notes_use = self.ledger.eviction.is_on() && call.is_use();
         let start = slot.begin(call.command);
         if row.reads_value {
             if !say_value(held.table(call.db), call, hash, notes_use, reply) {
@@ -184,7 +184,7 @@ impl Engine {
                     }
                     _ => Err(Error::Internal),
                 };
-                if self.ledger.eviction.notes_use() && call.is_use() {
+                if self.ledger.eviction.is_on() && call.is_use() {
                     cx.key.note_use();
                 }
                 call.outcome_of(result, reply)

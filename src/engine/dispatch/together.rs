@@ -36,8 +36,14 @@ pub trait Together {
     fn call(&self, number: usize) -> Call<'_>;
 }
 
-/// Where the key of a call is: its hash, and its shard: the number, then the place among the held.
-type Placed = (KeyHash, usize);
+/// A key and where it is.
+#[derive(Clone, Copy)]
+struct Placed<'k> {
+    name: &'k [u8],
+    hash: KeyHash,
+    /// The number of its shard, then the place of that among the held.
+    place: usize,
+}
 
 impl Engine {
     /// Runs calls one after the other, with all their shards held together. Stops at the first call
@@ -55,7 +61,7 @@ impl Engine {
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
         let shards = self.shards();
-        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
+        let mut places: ArrayVec<Placed<'_>, AHEAD> = ArrayVec::new();
         for number in 0..calls.count().min(AHEAD) {
             places.push(ask(shards, calls.key(number)));
         }
@@ -85,12 +91,12 @@ impl Engine {
         calls: &impl Together,
         mut done: usize,
         held: &mut HeldTogether<'_>,
-        places: &[Placed],
+        places: &[Placed<'_>],
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
         let mut outcome = Outcome::Done;
-        for &(hash, place) in &places[done..] {
+        for &Placed { hash, place, .. } in &places[done..] {
             let (call, (shard, token)) = (calls.call(done), held.at(place));
             outcome = if self.run_short(slot, &call, hash, token, reply) {
                 Outcome::Done
@@ -126,22 +132,21 @@ impl Engine {
         let shards = self.shards();
         let mut hiding = None;
         let now = self.time_for(slot, call, &mut hiding)?;
-        let mut names: ArrayVec<&[u8], AHEAD> = ArrayVec::new();
-        let mut places: ArrayVec<Placed, AHEAD> = ArrayVec::new();
+        let mut places: ArrayVec<Placed<'_>, AHEAD> = ArrayVec::new();
         for name in call.row().key_arguments(&call.args) {
-            names.try_push(name).ok()?;
-            places.push(ask(shards, name));
+            places.try_push(ask(shards, name)).ok()?;
         }
-        if names.len() > call.limits.max_atomic_keys {
+        let keys = places.len();
+        if keys > call.limits.max_atomic_keys {
             return None;
         }
         let mut held = HeldTogether::default();
         hold(shards, &mut held, &mut places, taking);
-        let outcome = if places.len() < names.len() {
+        let outcome = if places.len() < keys {
             Some(Outcome::Busy)
         } else {
-            let notes_use = self.ledger.eviction.notes_use() && call.is_use();
-            say_values(slot, call, &names, &held, &places, (now, notes_use), reply)
+            let notes_use = self.ledger.eviction.is_on() && call.is_use();
+            say_values(slot, call, &held, &places, (now, notes_use), reply)
         };
         self.ledger.release_many(slot, held.drain());
         outcome
@@ -158,7 +163,7 @@ impl Engine {
         slot: &ThreadSlot,
         calls: &impl Together,
         held: &HeldTogether<'_>,
-        places: &[Placed],
+        places: &[Placed<'_>],
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> usize {
@@ -171,15 +176,14 @@ impl Engine {
         }
         let command = calls.command(0);
         let now = calls.now();
-        let notes_use = self.ledger.eviction.notes_use();
+        let notes_use = self.ledger.eviction.is_on();
         slot.counted_together(command, places.len(), || {
             let mut done = 0;
-            for (candidate, &(hash, place)) in candidates.iter_mut().zip(places) {
+            for (candidate, placed) in candidates.iter_mut().zip(places) {
                 if calls.command(done) != command {
                     break;
                 }
-                let name = calls.key(done);
-                match looked(candidate, hash, name, || table(place)) {
+                match looked(candidate, placed, table) {
                     None => reply.null(),
                     Some(entry) if entry.is_expired(&now) => break,
                     Some(entry) => match entry.string() {
@@ -204,11 +208,11 @@ impl Engine {
 
 /// Asks for the shard of a key.
 #[inline(always)]
-fn ask(shards: &Shards, name: &[u8]) -> Placed {
+fn ask<'k>(shards: &Shards, name: &'k [u8]) -> Placed<'k> {
     let hash = shards.hasher.hash(name);
     let shard = shards.of(hash);
     shards.prefetch(shard);
-    (hash, shard as usize)
+    Placed { name, hash, place: shard as usize }
 }
 
 /// Holds the shards of these keys; keeps of them those up to the first whose shard is busy.
@@ -216,13 +220,13 @@ fn ask(shards: &Shards, name: &[u8]) -> Placed {
 fn hold<'s>(
     shards: &'s Shards,
     held: &mut HeldTogether<'s>,
-    places: &mut ArrayVec<Placed, AHEAD>,
+    places: &mut ArrayVec<Placed<'_>, AHEAD>,
     taking: Taking<'_>,
 ) {
     let mut taken = 0;
-    for (_, place) in &mut *places {
-        let Some(at) = held.place(shards, *place as u32, taking) else { break };
-        *place = at;
+    for placed in &mut *places {
+        let Some(at) = held.place(shards, placed.place as u32, taking) else { break };
+        placed.place = at;
         taken += 1;
     }
     places.truncate(taken);
@@ -233,9 +237,8 @@ fn hold<'s>(
 fn say_values(
     slot: &ThreadSlot,
     call: &Call<'_>,
-    names: &[&[u8]],
     held: &HeldTogether<'_>,
-    places: &[Placed],
+    places: &[Placed<'_>],
     (now, notes_use): (&Now, bool),
     reply: &mut dyn Reply,
 ) -> Option<Outcome> {
@@ -243,8 +246,8 @@ fn say_values(
     let mut values: ArrayVec<Option<StringRef<'_>>, AHEAD> = ArrayVec::new();
     let mut candidates = ArrayVec::new();
     find_candidates(places, &table, &mut candidates);
-    for ((candidate, &(hash, place)), name) in candidates.iter_mut().zip(places).zip(names) {
-        let entry = looked(candidate, hash, name, || table(place));
+    for (candidate, placed) in candidates.iter_mut().zip(places) {
+        let entry = looked(candidate, placed, table);
         if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
             return None;
         }
@@ -276,18 +279,18 @@ fn say_values(
 /// The lists are long: neither this one nor that of the tokens is moved from hand to hand.
 #[inline(always)]
 fn find_candidates<'t>(
-    places: &[Placed],
+    places: &[Placed<'_>],
     table: &impl Fn(usize) -> Option<&'t Table>,
     candidates: &mut ArrayVec<Candidate<'t>, AHEAD>,
 ) {
     let mut homes: ArrayVec<Home<'_>, AHEAD> = ArrayVec::new();
-    for &(hash, place) in places {
+    for &Placed { hash, place, .. } in places {
         let home = table(place).map_or_else(Home::default, |table| table.home(hash));
         home.prefetch();
         homes.push(home);
     }
-    for (&home, &(hash, _)) in homes.iter().zip(places) {
-        let candidate = home.candidate(hash);
+    for (&home, placed) in homes.iter().zip(places) {
+        let candidate = home.candidate(placed.hash);
         candidate.prefetch();
         candidates.push(candidate);
     }
@@ -297,14 +300,13 @@ fn find_candidates<'t>(
 #[inline(always)]
 fn looked<'t>(
     candidate: &mut Candidate<'t>,
-    hash: KeyHash,
-    name: &[u8],
-    table: impl FnOnce() -> Option<&'t Table>,
+    placed: &Placed<'_>,
+    table: impl FnOnce(usize) -> Option<&'t Table>,
 ) -> Option<EntryRef<'t>> {
-    match candidate.look(name) {
+    match candidate.look(placed.name) {
         Look::Entry(entry) => Some(entry),
         Look::Nothing => None,
-        Look::Unknown => table()?.look(hash, name),
+        Look::Unknown => table(placed.place)?.look(placed.hash, placed.name),
     }
 }
 

@@ -196,16 +196,10 @@ impl Eviction {
         }
     }
 
-    /// Whether there is a limit.
+    /// Whether there is a limit: reads then note that a key was used.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
-    }
-
-    /// Whether reads note that a key was used.
-    #[inline]
-    pub fn notes_use(&self) -> bool {
-        self.is_on()
     }
 
     /// The limit of all keys in force.

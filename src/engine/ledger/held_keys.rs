@@ -39,16 +39,18 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         names: &'a [NamedKey<'a>],
         held: &'a mut ManyHeld<'b>,
     ) -> Self {
+        let place = |&(hash, _): &NamedKey<'_>| place_of(held, ledger.shards.of(hash)) as u32;
+        let places: SmallVec<[u32; KEYS_INLINE]> = names.iter().map(place).collect();
+        let table = |(&(hash, _), &place): (&NamedKey<'_>, &u32)| {
+            Some((hash, held[place as usize].1.table(db)?))
+        };
+        let each = || names.iter().zip(&places).filter_map(table);
+        each().for_each(|(hash, table)| table.prefetch(hash));
+        each().for_each(|(hash, table)| table.prefetch_entry(hash));
+        // These are long: they are made in their place.
         let keeping = ledger.keeping();
         let done = names.iter().map(|_| Done::keeping(keeping)).collect();
-        let place = |&(hash, _): &NamedKey<'_>| place_of(held, ledger.shards.of(hash)) as u32;
-        let places = names.iter().map(place).collect();
-        let keys =
-            KeysInHand { ledger, now, db, names, held, places, done, elsewhere: smallvec![] };
-        let each = || (0..names.len()).filter_map(|key| Some((key, keys.store(key).table(db)?)));
-        each().for_each(|(key, table)| table.prefetch(names[key].0));
-        each().for_each(|(key, table)| table.prefetch_entry(names[key].0));
-        keys
+        KeysInHand { ledger, now, db, names, held, places, done, elsewhere: smallvec![] }
     }
 
     /// How many there are.
@@ -89,7 +91,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
 
     /// Ends the edits of all the keys, and leaves the command's notifications.
     pub(in crate::engine) fn end(
-        mut self,
+        &mut self,
         mut account: Account<'_>,
         call: &Call<'_>,
         events: &Events,
@@ -99,7 +101,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 drop(self.edit(number, self.db));
             }
         }
-        if self.ledger.eviction.notes_use() && call.is_use() {
+        if self.ledger.eviction.is_on() && call.is_use() {
             (0..self.names.len()).filter_map(|key| self.read(key)).for_each(|it| it.note_use());
         }
         let is_logged = self.ledger.mode().is_logged();
@@ -107,15 +109,16 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         if record.is_none() {
             account.record = RecordOf::Key;
         }
-        let (ledger, own, db) = (self.ledger, std::mem::take(&mut self.done), self.db);
-        let own = own.into_iter().enumerate().map(|(number, done)| (number, db, done));
+        let (ledger, db) = (self.ledger, self.db);
+        let own = self.done.iter_mut().enumerate().map(|(number, done)| (number, db, done));
+        let elsewhere = self.elsewhere.iter_mut().map(|(number, db, done)| (*number, *db, done));
         let mut changed = false;
-        for (number, db, mut done) in own.chain(std::mem::take(&mut self.elsewhere)) {
+        for (number, db, done) in own.chain(elsewhere) {
             if done.is_anything() {
                 changed |= done.changed;
                 let (hash, key) = self.names[number];
                 let &mut (shard, ref mut store) = &mut self.held[self.places[number] as usize];
-                ledger.end_edit(account, store, KeyAt { shard, db, hash }, || key, &mut done);
+                ledger.end_edit(account, store, KeyAt { shard, db, hash }, || key, done);
             }
         }
         if let Some(record) = record.filter(|_| changed) {

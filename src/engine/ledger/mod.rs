@@ -113,17 +113,12 @@ impl Ledger {
         match intent {
             Intent::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
             Intent::OfPort(flags) => {
-                self.refresh_memory(flags.deny_oom);
-                self.in_own_words(self.admission.judge(self.context(), flags))
+                self.of_memory(flags.deny_oom, |at| at.judge(self.context(), flags))
             }
-            Intent::OfHost(flags) => {
-                self.refresh_memory(flags.deny_oom);
-                self.in_own_words(self.admission.host_gate(flags))
-            }
+            Intent::OfHost(flags) => self.of_memory(flags.deny_oom, |at| at.host_gate(flags)),
             Intent::OfPortAlone(flags, ping) => self.admission.own_gate(flags, ping),
             Intent::Write(needs_memory) => {
-                self.refresh_memory(needs_memory);
-                self.in_own_words(self.admission.write_gate(needs_memory))
+                self.of_memory(needs_memory, |at| at.write_gate(needs_memory))
             }
             Intent::Late(call) => self.late_gate(call),
             Intent::Slice(needs_memory) => self.slice_gate(needs_memory),
@@ -157,6 +152,13 @@ impl Ledger {
             || self.is_log_full()
             || self.admission.has_notification_backlog();
         if waits { Gate::Wait } else { self.in_own_words(self.admission.write_gate(needs_memory)) }
+    }
+
+    /// A gate that may be closed for want of memory.
+    #[inline]
+    fn of_memory(&self, needs_memory: bool, judge: impl FnOnce(&Admission) -> Gate) -> Gate {
+        self.refresh_memory(needs_memory);
+        self.in_own_words(judge(&self.admission))
     }
 
     /// The bytes may be fewer by now than when writes were held back.

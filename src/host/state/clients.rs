@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use super::super::string::OwnString;
 use super::{Flag, Gauge, part};
 
 part! {
@@ -34,7 +35,13 @@ part! {
 }
 
 /// The client that sent a WATCH, if the host reports it, and its names.
-pub type PendingNames = (Option<u64>, Vec<Box<[u8]>>);
+pub type PendingNames = (Option<u64>, Vec<PendingName>);
+
+/// A name in a WATCH: the host's own argument.
+pub struct PendingName(pub OwnString);
+
+// SAFETY: kept in `Watches`, which is used under the global lock only.
+unsafe impl Send for PendingName {}
 
 /// The WATCHes of a turn of the main loop.
 #[derive(Default)]
