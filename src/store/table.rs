@@ -17,7 +17,7 @@ use super::hash::{KeyHash, KeyHasher};
 use super::look::Home;
 use super::remains::Remains;
 use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
-use super::{Entry, Origin, UnixMs, Value};
+use super::{Entry, Origin, Traits, UnixMs, Value};
 pub use evict::{Evicted, First, Victims};
 
 /// Directory bits. 2^24 segments of one shard hold four billion keys.
@@ -231,6 +231,13 @@ impl Table {
     /// Notes how a key's value came about.
     pub(super) fn set_origin(&mut self, found: FoundEntry, origin: Origin) {
         self.segments[found.segment as usize].entry_mut(found.place).set_origin(origin);
+    }
+
+    /// Notes what is known of a key's value.
+    #[cold]
+    pub(super) fn set_traits(&mut self, found: FoundEntry, traits: Traits) {
+        let mut entry = self.segments[found.segment as usize].entry_mut(found.place);
+        self.census.bytes += entry.set_traits(traits);
     }
 
     /// Sets or clears the expiry of a key.
