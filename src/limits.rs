@@ -1,7 +1,8 @@
 //! Every limit, with its reason. One that users may want to change is a setting, named beside it.
 
 mod eviction;
-pub use eviction::*;
+mod memcached;
+pub use {eviction::*, memcached::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -480,7 +481,6 @@ pub const TLS_SESSIONS: usize = 1 << 16;
 
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;
-
 /// A worker keeps the memory of an emptied transaction for the next MULTI, up to this size.
 pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;
 

@@ -4,11 +4,10 @@
 //! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value │ traits
 //! ```
 //!
-//! Traits are there only if there is more of them than an origin: see [`Traits`].
-//!
 //! A large value that is shared is a 16-byte [`ValueRef`] in the value's place, without a length.
 //! For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the arena's
 //! size classes, so that a value can be overwritten in place within its class.
+//! Traits, if there is more of them than an origin, are in `traits.rs`.
 //!
 //! The first byte is full. How recently a key was used, which eviction needs, is beside the entry's
 //! address in the bucket: see `bucket.rs`.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::Origin;
+use crate::store::{Origin, Type};
 
 fn check(entry: &Entry, key: &[u8], value: &[u8], expire_at: Option<UnixMs>) {
     assert_eq!(entry.key(), key);
