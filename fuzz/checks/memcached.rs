@@ -1,7 +1,7 @@
 //! Requests of memcached's protocol: what the parser finds is in the input, and the same comes of
 //! the input in pieces.
 
-use midi::net::memcached::parse::{KeysOfLine, Parsed, Request, next_key, parse};
+use midi::net::memcached::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
 
 const MOST: usize = 64;
 
@@ -11,36 +11,39 @@ pub fn check(input: &[u8]) {
         let rest = &input[at..];
         let parsed = parse(rest, MOST, 0);
         match parsed {
-            Parsed::Request(request, end, _) => {
+            ParsedRequest::Request(request, end, _) => {
                 assert!(end <= rest.len() && end > 0);
                 // Nothing of a request depends on what is behind it.
-                if !matches!(request, Request::Get(_)) {
+                if !matches!(request, MemcachedRequest::Get(_)) {
                     assert_eq!(parse(&rest[..end], MOST, 0), parsed);
                 }
                 at += end;
                 match request {
-                    Request::Get(keys) => at += all_keys(&rest[end..], keys),
-                    Request::TooLarge(_, skipped) => at += skipped,
-                    Request::Store(store) => assert!(store.value.len() <= MOST),
+                    MemcachedRequest::Get(keys) => at += all_keys(&rest[end..], keys),
+                    MemcachedRequest::TooLarge(_, skipped) => at += skipped,
+                    MemcachedRequest::Store(store) => assert!(store.value.len() <= MOST),
                     _ => {}
                 }
             }
-            Parsed::NoLine => {
+            ParsedRequest::NoLine => {
                 // Those bytes need not be looked at again.
                 assert!(!rest.contains(&b'\n'));
                 let more = [rest, b"\n"].concat();
-                if !matches!(parse(&more, MOST, 0), Parsed::Request(Request::Get(_), ..)) {
+                if !matches!(
+                    parse(&more, MOST, 0),
+                    ParsedRequest::Request(MemcachedRequest::Get(_), ..)
+                ) {
                     assert_eq!(parse(&more, MOST, rest.len()), parse(&more, MOST, 0));
                 }
                 return;
             }
-            Parsed::Incomplete(missing) => {
+            ParsedRequest::Incomplete(missing) => {
                 assert!(missing > 0 && missing <= MOST + 2);
                 let whole = [rest, &vec![b'x'; missing]].concat();
-                assert!(matches!(parse(&whole, MOST, 0), Parsed::Request(..)));
+                assert!(matches!(parse(&whole, MOST, 0), ParsedRequest::Request(..)));
                 return;
             }
-            Parsed::TooLong => return,
+            ParsedRequest::TooLong => return,
         }
     }
 }

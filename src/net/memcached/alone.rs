@@ -2,7 +2,7 @@
 
 use super::caller::ItemCaller;
 use super::conversation::KeptKeys;
-use super::parse::Request;
+use super::parse::MemcachedRequest;
 use super::plan::Planned;
 use super::reply::{MemcachedReply, ReplyForm, Wording};
 use super::run::{conversation, limits};
@@ -86,18 +86,18 @@ fn refusal(caller: &PortCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Ve
 /// Answers a request that is no call of one key; returns where it ends, 0 if it has not run.
 pub(super) fn own_request(
     caller: &mut PortCaller<'_>,
-    request: Request<'_>,
+    request: MemcachedRequest<'_>,
     end: usize,
     is_silent: bool,
 ) -> usize {
     match request {
-        Request::Answer(text) if is_silent => _ = text,
-        Request::Answer(text) => say_line(caller, text.as_bytes()),
-        Request::Version => say_line(caller, VERSION.as_bytes()),
-        Request::Quit => caller.session.flow.state = State::Closing,
-        Request::Stats(which) => stats::say(caller, which),
-        Request::FlushAll(delay) => return flush_all(caller, delay, end, is_silent),
-        Request::TooLarge(_, skipped) => {
+        MemcachedRequest::Answer(text) if is_silent => _ = text,
+        MemcachedRequest::Answer(text) => say_line(caller, text.as_bytes()),
+        MemcachedRequest::Version => say_line(caller, VERSION.as_bytes()),
+        MemcachedRequest::Quit => caller.session.flow.state = State::Closing,
+        MemcachedRequest::Stats(which) => stats::say(caller, which),
+        MemcachedRequest::FlushAll(delay) => return flush_all(caller, delay, end, is_silent),
+        MemcachedRequest::TooLarge(_, skipped) => {
             return too_large(caller, request, skipped, end, is_silent);
         }
         // Those are calls.
@@ -131,7 +131,7 @@ fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: boo
 /// is removed.
 fn too_large(
     caller: &mut PortCaller<'_>,
-    request: Request<'_>,
+    request: MemcachedRequest<'_>,
     skipped: usize,
     end: usize,
     is_silent: bool,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::reply::{MemcachedReply, One, Wording};
+use super::reply::{MemcachedReply, OneWording, Wording};
 use crate::command::{DoorCommand, Reply, Transcript};
 use crate::engine::{self, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor};
 use crate::net::client::Client;
@@ -15,7 +15,7 @@ use crate::net::shared::{PortMessage, Shared};
 use crate::net::transport::Output;
 use crate::net::waiting::WaitingConnection;
 
-/// One command of a connection.
+/// OneWording command of a connection.
 pub struct ItemCaller<'c, 'p> {
     /// The connection.
     pub port: &'c mut PortCaller<'p>,
@@ -40,11 +40,11 @@ impl ItemCaller<'_, '_> {
 
 impl engine::Caller for ItemCaller<'_, '_> {
     type Reply<'r>
-        = MemcachedReply<'r, 'r, One<'r>>
+        = MemcachedReply<'r, 'r, OneWording<'r>>
     where
         Self: 'r;
 
-    fn reply(&mut self) -> MemcachedReply<'_, '_, One<'_>> {
+    fn reply(&mut self) -> MemcachedReply<'_, '_, OneWording<'_>> {
         let most = self.port.session.flow.most_output;
         MemcachedReply::of_one(self.port.output, self.key, self.answered).up_to(most)
     }
@@ -90,7 +90,10 @@ impl AwaitedItem {
         let gone = Arc::clone(&client.gone);
         let owner = JobOwner { db, client: client.id, door: JobDoor::Port, gone };
         let to = WaitingConnection::new(&self.shared, client.worker, client.key);
-        (owner, Box::new(JobAnswer { to, client: client.id, said: Transcript::default(), seen: 0 }))
+        (
+            owner,
+            Box::new(ItemJobAnswer { to, client: client.id, said: Transcript::default(), seen: 0 }),
+        )
     }
 }
 
@@ -109,14 +112,14 @@ impl PortClient for AwaitedItem {
 }
 
 /// The short reply of a job.
-struct JobAnswer {
+struct ItemJobAnswer {
     to: WaitingConnection,
     client: u64,
     said: Transcript,
     seen: u64,
 }
 
-impl JobReply for JobAnswer {
+impl JobReply for ItemJobAnswer {
     fn sink(&mut self) -> &mut dyn Reply {
         &mut self.said
     }
@@ -132,7 +135,7 @@ impl JobReply for JobAnswer {
     fn close(&mut self) {}
 
     fn finish(self: Box<Self>) {
-        let JobAnswer { to, said, seen, .. } = *self;
+        let ItemJobAnswer { to, said, seen, .. } = *self;
         let answer = Box::new(move |session: &mut _, output: &mut _| {
             Protocol::say(session, &said, output);
         });

@@ -2,7 +2,7 @@
 //! password.
 
 use super::alone::say_line;
-use super::parse::{Parsed, Request, parse};
+use super::parse::{MemcachedRequest, ParsedRequest, parse};
 use super::run::{conversation, not_whole};
 use crate::limits::MEMCACHED_LOGIN_BYTES;
 use crate::net::resp::{Login, PortCaller, ask_for_login};
@@ -11,19 +11,19 @@ use crate::net::resp::{Login, PortCaller, ask_for_login};
 pub(super) fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
     let seen = std::mem::take(&mut conversation(caller).seen);
     let (request, end) = match parse(input, MEMCACHED_LOGIN_BYTES, seen) {
-        Parsed::Request(request, end, _) => (request, end),
+        ParsedRequest::Request(request, end, _) => (request, end),
         parsed => return not_whole(caller, input, &parsed),
     };
     match request {
-        Request::Store(store) if store.mode == b"set" => log_in(caller, store.value),
-        Request::Answer("CLIENT_ERROR bad data chunk") => {
+        MemcachedRequest::Store(store) if store.mode == b"set" => log_in(caller, store.value),
+        MemcachedRequest::Answer("CLIENT_ERROR bad data chunk") => {
             say_line(caller, b"CLIENT_ERROR bad command line termination");
         }
-        Request::Get(keys) => {
+        MemcachedRequest::Get(keys) => {
             say_line(caller, UNAUTHENTICATED);
             return end + keys.left + keys.line_end;
         }
-        Request::TooLarge(_, skipped) => {
+        MemcachedRequest::TooLarge(_, skipped) => {
             conversation(caller).skipped = skipped;
             say_line(caller, b"CLIENT_ERROR auth token too long");
         }

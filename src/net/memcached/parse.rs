@@ -11,11 +11,11 @@ use crate::limits::{MEMCACHED_KEY_BYTES, MEMCACHED_LINE_BYTES};
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request<'i> {
+pub enum MemcachedRequest<'i> {
     /// `get`, `gets`, `gat` or `gats`, up to its first key; every key of it may be one.
     Get(KeysOfLine<'i>),
     /// A storage command whose data has come.
-    Store(Store<'i>),
+    Store(StoreRequest<'i>),
     /// `delete`.
     Delete(&'i [u8]),
     /// `incr` or `decr`: the word, the key, the number.
@@ -51,7 +51,7 @@ pub struct KeysOfLine<'i> {
 
 /// A storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Store<'i> {
+pub struct StoreRequest<'i> {
     /// Its name.
     pub mode: &'i [u8],
     /// The key.
@@ -68,9 +68,9 @@ pub struct Store<'i> {
 
 /// The result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed<'i> {
+pub enum ParsedRequest<'i> {
     /// A request, which ends there, and whether it is not to be answered.
-    Request(Request<'i>, usize, bool),
+    Request(MemcachedRequest<'i>, usize, bool),
     /// The beginning of a line.
     NoLine,
     /// The beginning of a request, of which so many bytes are missing.
@@ -94,7 +94,7 @@ type LineWords<'i> = arrayvec::ArrayVec<&'i [u8], WORDS>;
 /// The request at the start of the input. `most` is the longest value that is stored; `seen` are
 /// the bytes of the input in which there is no end of a line.
 #[inline]
-pub fn parse(input: &[u8], most: usize, seen: usize) -> Parsed<'_> {
+pub fn parse(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
     let Some(newline) = memchr(b'\n', &input[seen.min(input.len())..]) else {
         return without_end(input);
     };
@@ -103,26 +103,26 @@ pub fn parse(input: &[u8], most: usize, seen: usize) -> Parsed<'_> {
     let line = &input[..newline - usize::from(has_return)];
     let words = words_of(line);
     let Some(&name) = words.first().filter(|name| name.len() > 1) else {
-        return Parsed::Request(Request::Answer(ERROR), newline + 1, false);
+        return ParsedRequest::Request(MemcachedRequest::Answer(ERROR), newline + 1, false);
     };
-    let line = Line { input, line, words: &words, end: newline + 1, has_return, most };
+    let line = RequestLine { input, line, words: &words, end: newline + 1, has_return, most };
     line.request(name)
 }
 
-fn without_end(input: &[u8]) -> Parsed<'_> {
+fn without_end(input: &[u8]) -> ParsedRequest<'_> {
     let line = &input[input.iter().position(|&byte| byte != b' ').unwrap_or(input.len())..];
     let may_be_long = line.starts_with(b"get ") || line.starts_with(b"gets ");
     if input.len() > MEMCACHED_LINE_BYTES && !may_be_long {
-        return Parsed::TooLong;
+        return ParsedRequest::TooLong;
     }
-    Parsed::NoLine
+    ParsedRequest::NoLine
 }
 
 fn words_of(line: &[u8]) -> LineWords<'_> {
     line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).take(WORDS).collect()
 }
 
-struct Line<'a, 'i> {
+struct RequestLine<'a, 'i> {
     input: &'i [u8],
     line: &'i [u8],
     words: &'a [&'i [u8]],
@@ -131,9 +131,9 @@ struct Line<'a, 'i> {
     most: usize,
 }
 
-impl<'i> Line<'_, 'i> {
+impl<'i> RequestLine<'_, 'i> {
     #[inline]
-    fn request(&self, name: &'i [u8]) -> Parsed<'i> {
+    fn request(&self, name: &'i [u8]) -> ParsedRequest<'i> {
         let count = self.words.len();
         let is_one = |names: &[&[u8]]| names.contains(&name);
         match name {
@@ -151,14 +151,16 @@ impl<'i> Line<'_, 'i> {
                 None => self.answer(BAD_FORMAT),
             },
             b"cache_memlimit" if matches!(count, 2 | 3) => self.memory_limit(),
-            b"stats" => self.plain(Request::Stats(self.words.get(1).copied().unwrap_or_default())),
-            b"version" => self.plain(Request::Version),
-            b"quit" => self.plain(Request::Quit),
-            b"shutdown" => self.plain(Request::Answer("ERROR: shutdown not enabled")),
-            _ if is_one(COMMANDS) => self.plain(Request::Answer(ERROR)),
+            b"stats" => {
+                self.plain(MemcachedRequest::Stats(self.words.get(1).copied().unwrap_or_default()))
+            }
+            b"version" => self.plain(MemcachedRequest::Version),
+            b"quit" => self.plain(MemcachedRequest::Quit),
+            b"shutdown" => self.plain(MemcachedRequest::Answer("ERROR: shutdown not enabled")),
+            _ if is_one(COMMANDS) => self.plain(MemcachedRequest::Answer(ERROR)),
             // A browser, or a proxy of one.
-            _ if self.last_word().starts_with(b"HTTP/") => self.plain(Request::Quit),
-            _ => self.plain(Request::Answer(ERROR)),
+            _ if self.last_word().starts_with(b"HTTP/") => self.plain(MemcachedRequest::Quit),
+            _ => self.plain(MemcachedRequest::Answer(ERROR)),
         }
     }
 
@@ -168,17 +170,17 @@ impl<'i> Line<'_, 'i> {
     }
 
     /// A request that is answered in any case.
-    fn plain(&self, request: Request<'i>) -> Parsed<'i> {
-        Parsed::Request(request, self.end, false)
+    fn plain(&self, request: MemcachedRequest<'i>) -> ParsedRequest<'i> {
+        ParsedRequest::Request(request, self.end, false)
     }
 
     /// A request that is not answered if its last word is `noreply`.
-    fn maybe_silent(&self, request: Request<'i>) -> Parsed<'i> {
-        Parsed::Request(request, self.end, self.is_silent())
+    fn maybe_silent(&self, request: MemcachedRequest<'i>) -> ParsedRequest<'i> {
+        ParsedRequest::Request(request, self.end, self.is_silent())
     }
 
-    fn answer(&self, text: &'static str) -> Parsed<'i> {
-        self.maybe_silent(Request::Answer(text))
+    fn answer(&self, text: &'static str) -> ParsedRequest<'i> {
+        self.maybe_silent(MemcachedRequest::Answer(text))
     }
 
     #[inline]
@@ -187,34 +189,34 @@ impl<'i> Line<'_, 'i> {
     }
 
     #[inline]
-    fn get(&self, name: &'i [u8]) -> Parsed<'i> {
+    fn get(&self, name: &'i [u8]) -> ParsedRequest<'i> {
         let touches = matches!(name, b"gat" | b"gats");
         if self.words.len() < 2 {
-            return self.plain(Request::Answer(ERROR));
+            return self.plain(MemcachedRequest::Answer(ERROR));
         }
         // As memcached: a time without keys is well-formed.
         let touch = if touches { self.words[1] } else { b"" };
         if touches && signed_32(touch).is_none() {
-            return self.plain(Request::Answer(BAD_EXPIRY));
+            return self.plain(MemcachedRequest::Answer(BAD_EXPIRY));
         }
         if touches && self.words.len() < 3 {
-            return self.plain(Request::Answer("END"));
+            return self.plain(MemcachedRequest::Answer("END"));
         }
         let last = if touches { touch } else { name };
         // Words are slices of the line.
         let at = last.as_ptr().addr() - self.line.as_ptr().addr() + last.len();
         let keys = &self.line[at..];
         if keys.split(|&byte| byte == b' ').any(|key| key.len() > MEMCACHED_KEY_BYTES) {
-            return self.plain(Request::Answer(BAD_FORMAT));
+            return self.plain(MemcachedRequest::Answer(BAD_FORMAT));
         }
         let numbers = matches!(name, b"gets" | b"gats");
         let line_end = 1 + usize::from(self.has_return);
         let keys = KeysOfLine { numbers, touch, left: keys.len(), line_end };
-        Parsed::Request(Request::Get(keys), at, false)
+        ParsedRequest::Request(MemcachedRequest::Get(keys), at, false)
     }
 
     #[inline]
-    fn store(&self, mode: &'i [u8], number: &'i [u8]) -> Parsed<'i> {
+    fn store(&self, mode: &'i [u8], number: &'i [u8]) -> ParsedRequest<'i> {
         let &[_, key, flags, expiry, length, ..] = self.words else { return self.answer(ERROR) };
         let length = signed_32(length);
         let are_numbers = unsigned_32(flags).is_some()
@@ -231,39 +233,41 @@ impl<'i> Line<'_, 'i> {
         let length = length as usize;
         if length > self.most {
             let key = (mode == b"set").then_some(key);
-            return self.maybe_silent(Request::TooLarge(key, length + LINE_END));
+            return self.maybe_silent(MemcachedRequest::TooLarge(key, length + LINE_END));
         }
         let end = self.end + length + LINE_END;
         let Some(data) = self.input.get(self.end..end) else {
-            return Parsed::Incomplete(end - self.input.len());
+            return ParsedRequest::Incomplete(end - self.input.len());
         };
         let (value, line_end) = data.split_at(length);
         let request = match line_end {
-            b"\r\n" => Request::Store(Store { mode, key, flags, expiry, number, value }),
-            _ => Request::Answer(BAD_DATA),
+            b"\r\n" => {
+                MemcachedRequest::Store(StoreRequest { mode, key, flags, expiry, number, value })
+            }
+            _ => MemcachedRequest::Answer(BAD_DATA),
         };
-        Parsed::Request(request, end, self.is_silent())
+        ParsedRequest::Request(request, end, self.is_silent())
     }
 
-    fn count(&self, name: &'i [u8]) -> Parsed<'i> {
+    fn count(&self, name: &'i [u8]) -> ParsedRequest<'i> {
         let (key, delta) = (self.words[1], self.words[2]);
         match unsigned_64(delta) {
             _ if key.len() > MEMCACHED_KEY_BYTES => self.answer(BAD_FORMAT),
             None => self.answer(BAD_DELTA),
-            Some(_) => self.maybe_silent(Request::Count(name, key, delta)),
+            Some(_) => self.maybe_silent(MemcachedRequest::Count(name, key, delta)),
         }
     }
 
-    fn touch(&self) -> Parsed<'i> {
+    fn touch(&self) -> ParsedRequest<'i> {
         let (key, expiry) = (self.words[1], self.words[2]);
         match signed_32(expiry) {
             _ if key.len() > MEMCACHED_KEY_BYTES => self.answer(BAD_FORMAT),
             None => self.answer(BAD_EXPIRY),
-            Some(_) => self.maybe_silent(Request::Touch(key, expiry)),
+            Some(_) => self.maybe_silent(MemcachedRequest::Touch(key, expiry)),
         }
     }
 
-    fn delete(&self) -> Parsed<'i> {
+    fn delete(&self) -> ParsedRequest<'i> {
         let key = self.words[1];
         let is_valid = match self.words.len() {
             2 => true,
@@ -276,10 +280,14 @@ impl<'i> Line<'_, 'i> {
         if key.len() > MEMCACHED_KEY_BYTES {
             return self.answer(BAD_FORMAT);
         }
-        Parsed::Request(Request::Delete(key), self.end, self.words.len() > 2 && self.is_silent())
+        ParsedRequest::Request(
+            MemcachedRequest::Delete(key),
+            self.end,
+            self.words.len() > 2 && self.is_silent(),
+        )
     }
 
-    fn flush_all(&self) -> Parsed<'i> {
+    fn flush_all(&self) -> ParsedRequest<'i> {
         let delay = match self.words {
             [_] => Some(0),
             [_, _] if self.is_silent() => Some(0),
@@ -287,12 +295,12 @@ impl<'i> Line<'_, 'i> {
             [] => None,
         };
         match delay {
-            Some(delay) => self.maybe_silent(Request::FlushAll(delay)),
+            Some(delay) => self.maybe_silent(MemcachedRequest::FlushAll(delay)),
             None => self.answer(BAD_EXPIRY),
         }
     }
 
-    fn memory_limit(&self) -> Parsed<'i> {
+    fn memory_limit(&self) -> ParsedRequest<'i> {
         self.answer(match unsigned_32(self.words[1]) {
             None => ERROR,
             Some(0..8) => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",

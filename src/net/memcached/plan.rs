@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use arrayvec::ArrayVec;
 
-use super::parse::{KeysOfLine, Request, Store};
+use super::parse::{KeysOfLine, MemcachedRequest, StoreRequest};
 use super::reply::{ReplyForm, Wording};
 use crate::command::{Args, Limits, number_of};
 use crate::engine::{Author, Call, Engine, Together};
@@ -15,7 +15,7 @@ use crate::store::Now;
 const ARGUMENTS: usize = 7;
 
 /// The numbers of rows.
-struct Rows {
+struct ItemRows {
     get: usize,
     set: usize,
     del: usize,
@@ -31,9 +31,9 @@ struct Rows {
     touch: usize,
 }
 
-static ROWS: LazyLock<Rows> = LazyLock::new(|| {
+static ROWS: LazyLock<ItemRows> = LazyLock::new(|| {
     let number = |name| number_of(name).unwrap_or_default();
-    Rows {
+    ItemRows {
         get: number("get"),
         set: number("set"),
         del: number("del"),
@@ -79,23 +79,23 @@ impl<'i> Planned<'i> {
     }
 
     /// The call for a request, if it is about one key. Those of `get` come one by one.
-    pub fn of(request: Request<'i>, end: usize, is_silent: bool) -> Option<Self> {
+    pub fn of(request: MemcachedRequest<'i>, end: usize, is_silent: bool) -> Option<Self> {
         let (rows, ends) = (&*ROWS, (end, is_silent));
         Some(match request {
-            Request::Store(store) => Planned::store(rows, store, ends),
-            Request::Delete(key) => {
+            MemcachedRequest::Store(store) => Planned::store(rows, store, ends),
+            MemcachedRequest::Delete(key) => {
                 Planned::new((rows.del, rows.del), &[b"del", key], ReplyForm::Deleted, ends)
             }
-            Request::Count(word, key, delta) => {
+            MemcachedRequest::Count(word, key, delta) => {
                 let rights = if word == b"incr" { rows.incrby } else { rows.decrby };
                 let args: [&[u8]; 4] = [b"mc-count", key, word, delta];
                 Planned::new((rows.count, rights), &args, ReplyForm::Counted, ends)
             }
-            Request::Touch(key, expiry) => {
+            MemcachedRequest::Touch(key, expiry) => {
                 let args: [&[u8]; 3] = [b"mc-touch", key, expiry];
                 Planned::new((rows.touch, rows.expireat), &args, ReplyForm::Said, ends)
             }
-            Request::TooLarge(Some(key), _) => {
+            MemcachedRequest::TooLarge(Some(key), _) => {
                 let silent = (end, true);
                 Planned::new((rows.del, rows.del), &[b"del", key], ReplyForm::Deleted, silent)
             }
@@ -103,8 +103,8 @@ impl<'i> Planned<'i> {
         })
     }
 
-    fn store(rows: &Rows, store: Store<'i>, ends: (usize, bool)) -> Self {
-        let Store { mode, key, flags, expiry, number, value } = store;
+    fn store(rows: &ItemRows, store: StoreRequest<'i>, ends: (usize, bool)) -> Self {
+        let StoreRequest { mode, key, flags, expiry, number, value } = store;
         if (mode, flags, expiry) == (b"set", b"0", b"0") {
             let args: [&[u8]; 3] = [b"set", key, value];
             return Planned::new((rows.set, rows.set), &args, ReplyForm::Stored, ends);
@@ -157,12 +157,12 @@ impl<'i> Planned<'i> {
 
 /// Calls that run together.
 #[derive(Default)]
-pub struct Plan<'i>(pub ArrayVec<Planned<'i>, AHEAD>);
+pub struct RequestPlan<'i>(pub ArrayVec<Planned<'i>, AHEAD>);
 
 /// A plan, and what all of its calls have in common.
 pub struct PlannedCalls<'p, 'i> {
     /// The calls.
-    pub plan: &'p Plan<'i>,
+    pub plan: &'p RequestPlan<'i>,
     /// The keyspace.
     pub engine: &'p Engine,
     /// The database.

@@ -43,9 +43,9 @@ pub struct MemcachedReply<'o, 'k, L> {
 }
 
 /// A list of one command.
-pub type One<'k> = std::iter::Empty<(&'k [u8], Wording)>;
+pub type OneWording<'k> = std::iter::Empty<(&'k [u8], Wording)>;
 
-impl<'o, 'k> MemcachedReply<'o, 'k, One<'k>> {
+impl<'o, 'k> MemcachedReply<'o, 'k, OneWording<'k>> {
     /// For one command.
     pub fn of_one(out: &'o mut Output, key: &'k [u8], answered: Wording) -> Self {
         let mut reply = MemcachedReply::new(out, std::iter::empty());

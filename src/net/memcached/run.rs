@@ -6,8 +6,8 @@ use super::alone::{own_request, run_alone, say_line};
 use super::caller::ItemCaller;
 use super::conversation::{Conversation, KeptKeys};
 use super::login;
-use super::parse::{KeysOfLine, Parsed, Request, next_key, parse};
-use super::plan::{Plan, Planned, PlannedCalls};
+use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
+use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
 use crate::command::{COMMANDS, Limits};
 use crate::engine::{Gate, Intent, Outcome, Taking};
@@ -56,15 +56,15 @@ pub(super) fn limits(caller: &PortCaller<'_>) -> Limits {
 }
 
 /// What follows the requests that run together.
-enum Stop<'i> {
+enum PlanStop<'i> {
     /// The end of the input, or of the room for more.
     End,
     /// A call that runs by itself.
     Alone(Planned<'i>),
     /// A request that is no call of one key, up to there, and whether it is silent.
-    Own(Request<'i>, usize, bool),
+    Own(MemcachedRequest<'i>, usize, bool),
     /// The beginning of a request, as the parser says.
-    Incomplete(Parsed<'i>),
+    Incomplete(ParsedRequest<'i>),
 }
 
 fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
@@ -94,31 +94,35 @@ fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
         return input.len();
     }
     let kept = conversation(caller).keys.clone();
-    let mut plan = Plan::default();
+    let mut plan = RequestPlan::default();
     let stop = fill(caller, input, kept.as_ref().map(KeptKeys::keys), &mut plan);
     if !plan.0.is_empty() {
         return run_together(caller, &plan);
     }
     match stop {
-        Stop::End => 0,
-        Stop::Alone(planned) => run_alone(caller, &planned),
-        Stop::Own(request, end, is_silent) => {
+        PlanStop::End => 0,
+        PlanStop::Alone(planned) => run_alone(caller, &planned),
+        PlanStop::Own(request, end, is_silent) => {
             conversation(caller).seen = 0;
             own_request(caller, request, end, is_silent)
         }
-        Stop::Incomplete(parsed) => not_whole(caller, input, &parsed),
+        PlanStop::Incomplete(parsed) => not_whole(caller, input, &parsed),
     }
 }
 
 /// The input begins with a request that has not come as a whole.
-pub(super) fn not_whole(caller: &mut PortCaller<'_>, input: &[u8], parsed: &Parsed<'_>) -> usize {
+pub(super) fn not_whole(
+    caller: &mut PortCaller<'_>,
+    input: &[u8],
+    parsed: &ParsedRequest<'_>,
+) -> usize {
     match parsed {
-        Parsed::Incomplete(missing) => caller.session.flow.missing = *missing,
-        Parsed::NoLine => {
+        ParsedRequest::Incomplete(missing) => caller.session.flow.missing = *missing,
+        ParsedRequest::NoLine => {
             conversation(caller).seen = input.len();
             caller.session.flow.missing = 1;
         }
-        Parsed::TooLong | Parsed::Request(..) => {
+        ParsedRequest::TooLong | ParsedRequest::Request(..) => {
             caller.session.flow.state = State::Closing;
             return input.len();
         }
@@ -131,8 +135,8 @@ fn fill<'i>(
     caller: &mut PortCaller<'_>,
     input: &'i [u8],
     mut keys: Option<KeysOfLine<'i>>,
-    plan: &mut Plan<'i>,
-) -> Stop<'i> {
+    plan: &mut RequestPlan<'i>,
+) -> PlanStop<'i> {
     let most = limits(caller).max_value_bytes;
     let mut seen = std::mem::take(&mut conversation(caller).seen);
     let mut at = 0;
@@ -147,29 +151,33 @@ fn fill<'i>(
             break;
         } else {
             match parse(&input[at..], most, std::mem::take(&mut seen)) {
-                Parsed::Request(Request::Get(line), end, _) => {
+                ParsedRequest::Request(MemcachedRequest::Get(line), end, _) => {
                     (at, keys) = (at + end, Some(line));
                     continue;
                 }
-                Parsed::Request(request @ Request::TooLarge(..), end, is_silent) => {
-                    return Stop::Own(request, at + end, is_silent);
+                ParsedRequest::Request(
+                    request @ MemcachedRequest::TooLarge(..),
+                    end,
+                    is_silent,
+                ) => {
+                    return PlanStop::Own(request, at + end, is_silent);
                 }
-                Parsed::Request(request, end, is_silent) => {
+                ParsedRequest::Request(request, end, is_silent) => {
                     match Planned::of(request, at + end, is_silent) {
                         Some(planned) => planned,
-                        None => return Stop::Own(request, at + end, is_silent),
+                        None => return PlanStop::Own(request, at + end, is_silent),
                     }
                 }
-                parsed => return Stop::Incomplete(parsed),
+                parsed => return PlanStop::Incomplete(parsed),
             }
         };
         if !goes(caller, &planned) {
-            return Stop::Alone(planned);
+            return PlanStop::Alone(planned);
         }
         (at, keys) = (planned.end, planned.keys);
         plan.0.push(planned);
     }
-    Stop::End
+    PlanStop::End
 }
 
 /// Whether a call may run together with others.
@@ -181,7 +189,7 @@ fn goes(caller: &PortCaller<'_>, planned: &Planned<'_>) -> bool {
 }
 
 /// Runs calls that go together; returns where the last one that ran ends.
-fn run_together(caller: &mut PortCaller<'_>, plan: &Plan<'_>) -> usize {
+fn run_together(caller: &mut PortCaller<'_>, plan: &RequestPlan<'_>) -> usize {
     caller.turn.alone.interrupt();
     let (engine, slot, limits) = (caller.engine(), caller.slot(), limits(caller));
     let calls = PlannedCalls { plan, engine, db: caller.session.db, limits };

@@ -2,10 +2,10 @@ use super::*;
 
 const MOST: usize = 100;
 
-fn request(input: &[u8]) -> (Request<'_>, bool) {
+fn request(input: &[u8]) -> (MemcachedRequest<'_>, bool) {
     match parse(input, MOST, 0) {
-        Parsed::Request(request, end, is_silent) => {
-            if !matches!(request, Request::Get(_)) {
+        ParsedRequest::Request(request, end, is_silent) => {
+            if !matches!(request, MemcachedRequest::Get(_)) {
                 assert_eq!(end, input.len(), "{}", input.escape_ascii());
             }
             (request, is_silent)
@@ -16,7 +16,7 @@ fn request(input: &[u8]) -> (Request<'_>, bool) {
 
 #[test]
 fn storage_commands_have_data() {
-    let store = |mode, number| Store {
+    let store = |mode, number| StoreRequest {
         mode,
         key: b"key",
         flags: b"1",
@@ -26,16 +26,16 @@ fn storage_commands_have_data() {
     };
     for mode in [&b"set"[..], b"add", b"replace", b"append", b"prepend"] {
         let input = [mode, b" key 1 -2 4\r\na\r\nb\r\n"].concat();
-        assert_eq!(request(&input), (Request::Store(store(mode, b"")), false));
+        assert_eq!(request(&input), (MemcachedRequest::Store(store(mode, b"")), false));
         let input = [mode, b" key 1 -2 4 noreply\r\na\r\nb\r\n"].concat();
-        assert_eq!(request(&input), (Request::Store(store(mode, b"")), true));
+        assert_eq!(request(&input), (MemcachedRequest::Store(store(mode, b"")), true));
     }
     let input = b"cas key 1 -2 4 77\r\na\r\nb\r\n";
-    assert_eq!(request(input), (Request::Store(store(b"cas", b"77")), false));
+    assert_eq!(request(input), (MemcachedRequest::Store(store(b"cas", b"77")), false));
     for cut in 0..input.len() {
         let expected = match cut {
-            0..19 => Parsed::NoLine,
-            _ => Parsed::Incomplete(input.len() - cut),
+            0..19 => ParsedRequest::NoLine,
+            _ => ParsedRequest::Incomplete(input.len() - cut),
         };
         assert_eq!(parse(&input[..cut], MOST, 0), expected, "{cut}");
     }
@@ -73,20 +73,22 @@ fn what_is_wrong_is_said_in_memcacheds_words() {
     ] {
         for end in ["\r\n", "\n"] {
             let input = format!("{line}{end}");
-            assert_eq!(request(input.as_bytes()).0, Request::Answer(answer), "{line}");
+            assert_eq!(request(input.as_bytes()).0, MemcachedRequest::Answer(answer), "{line}");
         }
     }
-    assert_eq!(request(b"set key 0 0 1\r\nabc").0, Request::Answer(BAD_DATA));
-    assert_eq!(parse(&[b'x'; MEMCACHED_LINE_BYTES + 1], MOST, 0), Parsed::TooLong);
-    assert_eq!(parse(&[b"get ", &[b'x'; 5000][..]].concat(), MOST, 0), Parsed::NoLine);
-    assert_eq!(request(b"GET / HTTP/1.1\r\n").0, Request::Quit);
-    assert_eq!(request(b"set key 0 0 101\r\n").0, Request::TooLarge(Some(b"key"), 103));
-    assert_eq!(request(b"add key 0 0 101\r\n").0, Request::TooLarge(None, 103));
+    assert_eq!(request(b"set key 0 0 1\r\nabc").0, MemcachedRequest::Answer(BAD_DATA));
+    assert_eq!(parse(&[b'x'; MEMCACHED_LINE_BYTES + 1], MOST, 0), ParsedRequest::TooLong);
+    assert_eq!(parse(&[b"get ", &[b'x'; 5000][..]].concat(), MOST, 0), ParsedRequest::NoLine);
+    assert_eq!(request(b"GET / HTTP/1.1\r\n").0, MemcachedRequest::Quit);
+    assert_eq!(request(b"set key 0 0 101\r\n").0, MemcachedRequest::TooLarge(Some(b"key"), 103));
+    assert_eq!(request(b"add key 0 0 101\r\n").0, MemcachedRequest::TooLarge(None, 103));
 }
 
 /// The keys of a line, and where it ends.
 fn keys(input: &[u8]) -> (Vec<&[u8]>, usize) {
-    let Parsed::Request(Request::Get(mut line), mut at, false) = parse(input, MOST, 0) else {
+    let ParsedRequest::Request(MemcachedRequest::Get(mut line), mut at, false) =
+        parse(input, MOST, 0)
+    else {
         panic!("no get")
     };
     let mut keys = Vec::new();
