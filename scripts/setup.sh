@@ -75,18 +75,21 @@ find_redis() {
     export MIDI_REDIS_SERVER
 }
 
-# redis-py from PyPI, in $MIDI_CLIENT_PYTHON. Tests skip Python without it. Paths start at the project's directory.
+# redis-py, pymemcache and pylibmc from PyPI, in $MIDI_CLIENT_PYTHON and
+# $MIDI_CLIENT_PYTHON_MEMCACHED. Tests skip Python without them. Paths start at the project's directory.
 setup_python_client() {
     local venv=target/clients/python python=python3
-    if ! "$venv/bin/python" -c 'import redis' 2>/dev/null; then
+    if ! "$venv/bin/python" -c 'import redis, pymemcache, pylibmc' 2>/dev/null; then
         "$python" -c 'import ensurepip' 2>/dev/null || { apt_install python3-venv && python=/usr/bin/python3; } ||
             { echo "Python clients are SKIPPED: no python3 with venv (Debian package python3-venv)."; return 0; }
         rm -rf "$venv"
         { "$python" -m venv "$venv" &&
-            "$venv/bin/pip" install -q --disable-pip-version-check 'redis>=8,<9' </dev/null; } ||
-            { echo "Python clients are SKIPPED: could not install redis-py from PyPI."; return 0; }
+            "$venv/bin/pip" install -q --disable-pip-version-check 'redis>=8,<9' 'pymemcache>=4,<5' \
+                'pylibmc>=1.6,<2' </dev/null; } ||
+            { echo "Python clients are SKIPPED: could not install them from PyPI."; return 0; }
     fi
     export MIDI_CLIENT_PYTHON="$venv/bin/python tests/clients/python/redis_py.py"
+    export MIDI_CLIENT_PYTHON_MEMCACHED="$venv/bin/python tests/clients/python/memcached.py"
 }
 
 # memcached, in $MIDI_MEMCACHED, for benchmarks and the load generator's test. Debian's package would start a system

@@ -1,9 +1,9 @@
 //! Every limit, with its reason. One that users may want to change is a setting, named beside it.
 
 mod eviction;
+mod memcached;
 mod scripts;
-pub use eviction::*;
-pub use scripts::*;
+pub use {eviction::*, memcached::*, scripts::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -481,7 +481,6 @@ pub const TLS_SESSIONS: usize = 1 << 16;
 
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;
-
 /// A worker keeps the memory of an emptied transaction for the next MULTI, up to this size.
 pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;
 

@@ -4,6 +4,7 @@
 #![allow(dead_code)] // Every target has its own part of this.
 
 pub mod glob;
+pub mod memcached;
 pub mod payload;
 pub mod records;
 pub mod request;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use midi::engine::{
-    CertificateName, ClientCertificates, ListenAt, ListenerRow, PortConfig, TlsSettings,
+    CertificateName, ClientCertificates, ListenAt, ListenerRow, PortConfig, Speaks, TlsSettings,
 };
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::ServerName;
@@ -213,6 +213,7 @@ fn open() -> World {
                 setting: "unixsocket",
                 at: ListenAt::Unix { path: path.clone(), mode: 0 },
                 is_tls: false,
+                speaks: Speaks::Resp,
             },
         ],
         tls: Some(TlsSettings {

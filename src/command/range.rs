@@ -184,7 +184,7 @@ impl OneKey<'_> {
 
     /// Writes bytes into the key's value, which is created if it is missing and grows as needed.
     /// Returns its length.
-    fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
+    pub(super) fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
         if bytes.is_empty() {
             // An APPEND of nothing counts as a change for WATCH too.

@@ -29,6 +29,9 @@ pub trait Reply {
         self.bulk(value.bytes());
     }
 
+    /// The flags of the value that is said next; 0 if this is not called.
+    fn flags(&mut self, _: u32) {}
+
     /// A string that has a buffer of its own.
     fn shared(&mut self, value: &SharedValue) {
         self.bulk(value.bytes());
@@ -71,6 +74,9 @@ impl<R: Reply + ?Sized> Reply for &mut R {
     fn value(&mut self, value: &StringRef<'_>) {
         (**self).value(value);
     }
+    fn flags(&mut self, flags: u32) {
+        (**self).flags(flags);
+    }
     fn shared(&mut self, value: &SharedValue) {
         (**self).shared(value);
     }
@@ -103,6 +109,7 @@ const ARRAY: u8 = 6;
 const MAP: u8 = 7;
 const SHARED: u8 = 8;
 const DOUBLE: u8 = 9;
+const FLAGS: u8 = 10;
 
 impl Transcript {
     /// An empty transcript of at most about `most` bytes; strings beyond that are left out.
@@ -172,6 +179,7 @@ impl Transcript {
                 ERROR => to.error(rest.string()),
                 ARRAY => to.array(rest.number() as usize),
                 MAP => to.map(rest.number() as usize),
+                FLAGS => to.flags(rest.number() as u32),
                 _ => shared.next().into_iter().for_each(|value| to.shared(value)),
             }
         }
@@ -231,7 +239,14 @@ impl Reply for Transcript {
     fn map(&mut self, len: usize) {
         self.number(MAP, len as u64);
     }
+    fn flags(&mut self, flags: u32) {
+        self.number(FLAGS, flags.into());
+    }
     fn value(&mut self, value: &StringRef<'_>) {
+        let flags = value.traits().flags;
+        if flags != 0 {
+            self.flags(flags);
+        }
         match value.shared() {
             Some(shared) => self.shared(&shared),
             None => self.bulk(value.bytes()),

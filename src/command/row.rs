@@ -147,6 +147,8 @@ pub enum Doors {
     Port,
     /// The host door only, and there only in the host's AOF and replication stream.
     Host,
+    /// The memcached port only, which calls it by its number.
+    Memcached,
 }
 
 /// The properties of a command that are checked before it runs.

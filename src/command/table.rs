@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, increx, journal, key, keyspace_digest, lcs, object, populate, range, rename, scripting,
-    set, string,
+    get, increx, item, journal, key, keyspace_digest, lcs, object, populate, range, rename,
+    scripting, set, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -54,26 +54,34 @@ const OF_HOST: usize = rows_of_host!(count);
 
 static ROWS_OF_HOST: [&Command; OF_HOST] = rows_of_host!(references);
 
-/// All commands: those of the host door first, then those that only the ports have. A command's
-/// index here is its number.
-pub static COMMANDS: [&Command; SCRIPTING + scripting::ROWS.len()] = {
-    let mut all = [ROWS_OF_HOST[0]; SCRIPTING + scripting::ROWS.len()];
+/// The rows that only the memcached port has.
+static ROWS_OF_ITEMS: [Command; item::ROWS.len()] = item::ROWS;
+
+/// The number of the first command about scripts.
+const SCRIPTING: usize = OF_HOST + connection::ROWS.len();
+
+/// The number of commands of the host door and of the ports that speak RESP.
+const OF_RESP: usize = SCRIPTING + scripting::ROWS.len();
+
+/// All commands: those of the host door first, then those that only the ports have, at last those
+/// that only the memcached port has. A command's index here is its number.
+pub static COMMANDS: [&Command; OF_RESP + item::ROWS.len()] = {
+    let mut all = [ROWS_OF_HOST[0]; OF_RESP + item::ROWS.len()];
     let mut number = 0;
     while number < all.len() {
         all[number] = if number < OF_HOST {
             ROWS_OF_HOST[number]
         } else if number < SCRIPTING {
             &connection::ROWS[number - OF_HOST]
-        } else {
+        } else if number < OF_RESP {
             &scripting::ROWS[number - SCRIPTING]
+        } else {
+            &ROWS_OF_ITEMS[number - OF_RESP]
         };
         number += 1;
     }
     all
 };
-
-/// The number of the first command about scripts.
-const SCRIPTING: usize = OF_HOST + connection::ROWS.len();
 
 /// The commands of the host door, in the order of their numbers.
 pub fn host_commands() -> impl ExactSizeIterator<Item = &'static Command> {
@@ -87,7 +95,11 @@ const _: () = {
         let row = COMMANDS[number];
         assert!(!row.name.is_empty() && row.arity != 0, "a row says its name and its arity");
         assert!(!row.categories.is_empty() && !row.docs.summary.is_empty(), "and what it is");
-        assert!(matches!(row.doors, Doors::Port) == (number >= OF_HOST), "the host's come first");
+        assert!(
+            matches!(row.doors, Doors::Port) == (number >= OF_HOST && number < OF_RESP),
+            "the host's come first"
+        );
+        assert!(matches!(row.doors, Doors::Memcached) == (number >= OF_RESP), "memcached's last");
         assert!(
             matches!(row.doors, Doors::Port) == matches!(row.action, Action::Port(_)),
             "and what it does"
@@ -125,8 +137,8 @@ impl ByName {
         let mut number = 0;
         while number < COMMANDS.len() {
             let row = COMMANDS[number];
-            let is_here = row.doors as u8 != others as u8 && row.doors as u8 != Doors::Host as u8;
-            if is_here && !is_subcommand(row.name) {
+            let is_named = !matches!(row.doors, Doors::Host | Doors::Memcached);
+            if is_named && row.doors as u8 != others as u8 && !is_subcommand(row.name) {
                 let mut place = first_place(packed(row.name.as_bytes()));
                 while places[place] != NONE {
                     place = (place + 1) % PLACES;
@@ -322,7 +334,7 @@ mod tests {
             for (words, prefix, doors) in
                 [(&words[..], "", Doors::OnlyPrefixed), (&[&prefixed], PREFIX, Doors::Port)]
             {
-                if row.doors == Doors::Host {
+                if matches!(row.doors, Doors::Host | Doors::Memcached) {
                     assert_eq!((found(words), upper(words)), (None, None), "{words:?}");
                 } else if row.doors != doors {
                     let named = Some(FoundCommand::Command(Named { number, prefix }));

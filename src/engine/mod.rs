@@ -42,7 +42,7 @@ pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
     CertificateName, ClientCertificates, Config, Context, ForMain, Host, HostLog, ListenAt,
     ListenerRow, MainInbox, MainTask, Outside, Port, PortConfig, PortSettings, PortTurn, Ports,
-    RunScript, ScriptCaller, ScriptReply, Settings, TlsSettings, Workers,
+    RunScript, ScriptCaller, ScriptReply, Settings, Speaks, TlsSettings, Workers,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, Together, WaitsFor, Watching};

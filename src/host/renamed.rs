@@ -14,7 +14,7 @@ use super::context::Filtered;
 use super::guarded;
 use super::state::{Flag, part};
 use super::string::OwnString;
-use crate::command::{Action, COMMANDS, Command, withdraw};
+use crate::command::{Action, COMMANDS, Command, Doors, withdraw};
 use crate::engine::Locked;
 
 /// Commands of the host that the filter must recognise, even if they are renamed.
@@ -120,7 +120,8 @@ struct Twin {
 
 fn twins() -> impl Iterator<Item = Twin> {
     // A door command is midi's own, INFO too. A subcommand goes with its container.
-    let is_twin = |row: &Command| !matches!(row.action, Action::Door(_)) && row.split().is_none();
+    let is_named = |row: &Command| row.split().is_none() && row.doors != Doors::Memcached;
+    let is_twin = move |row: &Command| !matches!(row.action, Action::Door(_)) && is_named(row);
     let rows = COMMANDS.iter().enumerate().filter(move |(_, row)| is_twin(row));
     rows.map(|(number, row)| Twin { name: row.name, number })
 }

@@ -19,7 +19,10 @@ use crate::engine::ListenAt;
 /// if it is refused; the client has been sent the reason.
 pub fn let_in(shared: &Shared, worker: usize, accepted: Accepted) -> Option<Accepted> {
     let settings = &shared.engine.settings().port;
-    let is_tls = shared.listeners[accepted.row].is_tls;
+    let (is_tls, speaks) = {
+        let row = &shared.listeners[accepted.row];
+        (row.is_tls, row.speaks)
+    };
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
         if !is_tls {
@@ -30,10 +33,10 @@ pub fn let_in(shared: &Shared, worker: usize, accepted: Accepted) -> Option<Acce
     };
     // With TLS it can be told why only after its handshake.
     if !is_tls && is_kept_out(shared, accepted.address) {
-        return refuse(Session::PROTECTED);
+        return refuse(Session::protected(speaks));
     }
     if !shared.take_place() {
-        return refuse(Session::FULL);
+        return refuse(Session::full(speaks));
     }
     let first = settings.first_descriptor.load(Ordering::Relaxed) as i32;
     let Ok(socket) = raised(accepted.socket, first) else {

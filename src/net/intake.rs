@@ -114,7 +114,7 @@ impl<D: Driver> Service<D> {
         if is_kept_out(&self.worker.shared, session.flow.client.remote) {
             count(&self.worker.counts().refused, 1);
             session.flow.state = State::Closing;
-            channel.outgoing.say_only(Session::PROTECTED.to_vec());
+            channel.outgoing.say_only(Session::protected(session.speaks()).to_vec());
             return self.send(connection);
         }
         let server = self.worker.shared.tls.lock();

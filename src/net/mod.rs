@@ -22,6 +22,7 @@ mod connection;
 mod flow;
 mod held;
 mod intake;
+pub mod memcached;
 mod port;
 mod protocol;
 mod report;

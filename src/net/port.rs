@@ -197,7 +197,8 @@ impl<D: Driver> WorkerPort<D> {
         count(&worker.counts().accepted, 1);
         let key = self.connections.insert_with_key(|key| {
             let client = client(&worker.shared, worker.number, key, &accepted);
-            let session = Session::begin(worker.engine(), client);
+            let speaks = worker.shared.listeners[accepted.row].speaks;
+            let session = Session::begin(worker.engine(), client, speaks);
             Connection::new(key, Channel::new(accepted.socket, wire), session)
         });
         let connection = &self.connections[key];

@@ -8,7 +8,7 @@ use super::transport::{LargeInput, Output};
 use super::turn::ThisTurn;
 use super::worker::PortWorker;
 use crate::command::Transcript;
-use crate::engine::Engine;
+use crate::engine::{Engine, Speaks};
 
 /// A protocol, as the session of a connection that speaks it. The port decides when a connection
 /// has its turn, and the transport moves its bytes; all else is the protocol's.
@@ -20,13 +20,16 @@ pub trait Protocol: Sized {
     type Group<'i>: ProtocolGroup<'i, Self>;
 
     /// To a client that connects when all places are taken.
-    const FULL: &'static [u8];
+    fn full(speaks: Speaks) -> &'static [u8];
 
     /// To a client from another machine where protected mode refuses it.
-    const PROTECTED: &'static [u8];
+    fn protected(speaks: Speaks) -> &'static [u8];
 
     /// The session of a new connection.
-    fn begin(engine: &Engine, client: Arc<Client>) -> Self;
+    fn begin(engine: &Engine, client: Arc<Client>, speaks: Speaks) -> Self;
+
+    /// What it speaks.
+    fn speaks(&self) -> Speaks;
 
     /// Whether its client has logged in, or needs no login.
     fn is_logged_in(&self) -> bool;

@@ -13,8 +13,9 @@
 //!               0x04 bytes of keys and values (all varints)
 //! entry         entry head │ value length varint │ value
 //!   entry head  type 1 (0: string) │ length of the fields varint │ fields │ key length varint │ key
-//!   fields      0x01 expiry (Unix milliseconds, i64), 0x82 origin (1: edited, 2: computed);
-//!               kept free: 0x02 the flags of memcached, 0x83 recency
+//!   fields      0x01 expiry (Unix milliseconds, i64), 0x02 the flags of a memcached item (u32),
+//!               0x03 its marks (bits; 1: stale, 2: won), 0x82 origin (1: edited, 2: computed);
+//!               kept free: 0x83 recency
 //! field         tag 1 │ length varint │ content
 //! ```
 //!
@@ -30,12 +31,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::Fault;
 use super::numbers::{
-    BEGUN_TEXT, BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FRAMES, HEADER,
-    KEYS, LARGE_ENTRY, MAY_SKIP, ORIGIN, STRING, WRITER,
+    BEGUN_TEXT, BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FLAGS, FRAMES,
+    HEADER, KEYS, LARGE_ENTRY, MARKS, MAY_SKIP, ORIGIN, STRING, WRITER,
 };
-use crate::store::{Origin, UnixMs};
+use crate::store::{Origin, Traits, UnixMs};
 
 const SUM_BYTES: usize = size_of::<u64>();
+
+/// The marks of a memcached item.
+const STALE: u8 = 1;
+const WON: u8 = 2;
 
 /// What was counted over a whole snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +76,7 @@ pub(super) struct Header {
 pub(super) struct EntryHead<'a> {
     pub(super) key: &'a [u8],
     pub(super) expire_at: Option<UnixMs>,
-    pub(super) origin: Origin,
+    pub(super) traits: Traits,
     /// Whether its value has a type that is not known, and may be skipped.
     pub(super) skipped: bool,
 }
@@ -155,18 +160,30 @@ pub(super) fn begin(frame: &mut Vec<u8>, kind: u8, db: u32) {
 fn put_head(out: &mut Vec<u8>, head: &EntryHead<'_>) {
     const EXPIRY_BYTES: usize = 2 + size_of::<UnixMs>();
     const ORIGIN_BYTES: usize = 3;
-    let origin = match head.origin {
+    const FLAGS_BYTES: usize = 2 + size_of::<u32>();
+    const MARKS_BYTES: usize = 3;
+    let Traits { flags, stale, won, .. } = head.traits;
+    let marks = if stale { STALE } else { 0 } | if won { WON } else { 0 };
+    let origin = match head.traits.origin {
         Origin::Given => 0,
         Origin::Edited => 1,
         Origin::Computed => 2,
     };
     let mut fields = 0;
     fields += if head.expire_at.is_some() { EXPIRY_BYTES } else { 0 };
+    fields += if flags != 0 { FLAGS_BYTES } else { 0 };
+    fields += if marks != 0 { MARKS_BYTES } else { 0 };
     fields += if origin != 0 { ORIGIN_BYTES } else { 0 };
     out.push(STRING);
     put_varint(out, fields as u64);
     if let Some(at) = head.expire_at {
         put_field(out, EXPIRY, &at.to_le_bytes());
+    }
+    if flags != 0 {
+        put_field(out, FLAGS, &flags.to_le_bytes());
+    }
+    if marks != 0 {
+        put_field(out, MARKS, &[marks]);
     }
     if origin != 0 {
         put_field(out, ORIGIN, &[origin]);
@@ -311,7 +328,7 @@ impl<'a> Body<'a> {
         let mut head = EntryHead {
             key: &[],
             expire_at: None,
-            origin: Origin::Given,
+            traits: Traits::default(),
             skipped: number != STRING,
         };
         if !fields.is_empty() {
@@ -365,10 +382,18 @@ impl EntryHead<'_> {
                 let at = at.ok().filter(|&at| at != UnixMs::MIN);
                 self.expire_at = Some(at.ok_or(Fault::FieldContent(tag))?);
             }
+            FLAGS => {
+                let flags = content.try_into().map(u32::from_le_bytes);
+                self.traits.flags = flags.map_err(|_| Fault::FieldContent(tag))?;
+            }
+            MARKS => {
+                let &[marks @ 1..=3] = content else { return Err(Fault::FieldContent(tag)) };
+                (self.traits.stale, self.traits.won) = (marks & STALE != 0, marks & WON != 0);
+            }
             ORIGIN => {
                 let &[origin] = content else { return Err(Fault::FieldContent(tag)) };
                 // Others may come: they are hints.
-                self.origin = match origin {
+                self.traits.origin = match origin {
                     1 => Origin::Edited,
                     2 => Origin::Computed,
                     _ => Origin::Given,

@@ -189,7 +189,7 @@ fn prefetch_entry(frame: &[u8], left: u32) {
 }
 
 fn staged<'a>(head: &EntryHead<'a>, value: Value<'a>) -> StagedKey<'a> {
-    StagedKey { key: head.key, value, expire_at: head.expire_at, origin: head.origin }
+    StagedKey { key: head.key, value, expire_at: head.expire_at, traits: head.traits }
 }
 
 fn insert_large(
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::command::Cluster;
     use crate::engine::{Config, Engine, Settings};
-    use crate::store::Origin;
+    use crate::store::Traits;
 
     fn engine() -> Engine {
         let config = Config {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn frame(number: u64, key: &[u8]) -> RawFrame {
-        let head = EntryHead { key, expire_at: None, origin: Origin::Given, skipped: false };
+        let head = EntryHead { key, expire_at: None, traits: Traits::default(), skipped: false };
         let mut bytes = Vec::new();
         begin(&mut bytes, ENTRIES, 0);
         put_entry(&mut bytes, &head, b"value");

@@ -21,6 +21,8 @@ pub(super) const STRING: u8 = 0;
 
 /// Fields of entries.
 pub(super) const EXPIRY: u8 = 0x01;
+pub(super) const FLAGS: u8 = 0x02;
+pub(super) const MARKS: u8 = 0x03;
 pub(super) const ORIGIN: u8 = 0x82;
 
 /// Fields of the header.

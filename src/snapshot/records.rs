@@ -3,7 +3,8 @@
 
 use super::format::EntryHead;
 use crate::command::record::{
-    Record, header, journal_head, part_of_text, select, set_before_value, set_behind_value,
+    RECORD_VERSION, Record, header, journal_head, part_of_text, raise_version, select,
+    set_before_value, set_behind_value,
 };
 
 const LINE_END: &[u8] = b"\r\n";
@@ -16,8 +17,10 @@ pub(super) fn begin(text: &mut Vec<u8>, db: u32) {
 
 /// Appends a key.
 pub(super) fn put_entry(text: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
-    let EntryHead { key, expire_at, origin, .. } = *head;
-    Record::Set { key, value, expire_at, origin }.write(text);
+    let EntryHead { key, expire_at, traits, .. } = *head;
+    let record = Record::Set { key, value, expire_at, traits };
+    raise_version(text, record.version());
+    record.write(text);
 }
 
 /// A part of a text that was begun, as a MIDI.JOURNAL.
@@ -35,11 +38,14 @@ pub(super) fn seal(text: &mut Vec<u8>) {
 
 /// What stands before and behind a value of `len` bytes in a MIDI.JOURNAL of its own.
 pub(super) fn large_entry(db: u32, head: &EntryHead<'_>, len: usize) -> (Vec<u8>, Vec<u8>) {
-    let EntryHead { key, expire_at, origin, .. } = *head;
+    let EntryHead { key, expire_at, traits, .. } = *head;
     let (mut before, mut behind) = (Vec::new(), Vec::new());
     begin(&mut before, db);
-    set_before_value(&mut before, key, len, expire_at, origin);
-    set_behind_value(&mut behind, expire_at, origin);
+    if !traits.are_logged_plain() {
+        raise_version(&mut before, RECORD_VERSION);
+    }
+    set_before_value(&mut before, key, len, expire_at, &traits);
+    set_behind_value(&mut behind, expire_at, &traits);
     before.splice(0..0, journal_head(before.len() + len + behind.len()));
     behind.extend_from_slice(LINE_END);
     (before, behind)

@@ -254,7 +254,7 @@ impl OpenFrame {
         let Ok(value) = entry.string() else { return };
         let entry = value.entry();
         let (key, expire_at) = (entry.key(), entry.expire_at());
-        let head = EntryHead { key, expire_at, origin: value.origin(), skipped: false };
+        let head = EntryHead { key, expire_at, traits: value.traits(), skipped: false };
         let tally = head.tally(value.len());
         if value.len() < SNAPSHOT_LARGE_BYTES {
             self.saved_as.put_entry(&mut self.frame, &head, value.bytes());

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::arena::{self, SLOT_STEP};
-use super::{Entry, Origin, SharedValue, WrongType};
+use super::{Entry, Origin, SharedValue, Traits, WrongType};
 
 pub(super) const SLOTS: usize = 9;
 
@@ -360,6 +360,12 @@ impl StringRef<'_> {
     /// How the value came about.
     pub fn origin(&self) -> Origin {
         self.0.origin()
+    }
+
+    /// What is known of the value.
+    #[inline]
+    pub fn traits(&self) -> Traits {
+        self.0.traits()
     }
 }
 

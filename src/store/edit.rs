@@ -4,15 +4,17 @@
 //! [`Store`](super::Store)). It notes what it has done in a [`Done`], for the caller's counters and
 //! notifications.
 
+mod traits;
+
 use std::cell::Cell;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::before::{PartsBefore, ValuePart};
 use super::bucket::EntryRef;
 use super::{
     Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
-    UnixMs, Value,
+    Traits, UnixMs, Value,
 };
 
 /// The changes that edits have made to a key.
@@ -251,24 +253,47 @@ impl<'a> Edit<'a> {
     /// Sets the key's value and expiry, in place of those it may have.
     #[inline]
     pub fn set(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) {
-        self.set_as(ChangeKind::Whole, value, expire_at);
+        self.set_as(ChangeKind::Whole, value, expire_at, Traits::default());
     }
 
-    /// Sets the key's value in place of one that differs in these parts only, and keeps its expiry.
-    /// Between the parts it has grown by zeros only. The log then need not have the whole value.
+    /// Sets the key's value, its expiry and what is known of the value.
+    pub fn set_with(&mut self, value: Value<'_>, expire_at: Option<UnixMs>, traits: Traits) {
+        self.set_as(ChangeKind::Whole, value, expire_at, traits);
+    }
+
+    /// Sets the key's value in place of one that differs in these parts only, and keeps its expiry
+    /// and its flags. Between the parts it has grown by zeros only. The log then need not have the
+    /// whole value.
     pub fn rewrite(&mut self, parts: &[ValuePart], value: Value<'_>) {
-        let before = self.read().map_or(0, |entry| entry.value_len());
-        self.set_as(ChangeKind::Parts { parts: parts.into(), before }, value, self.expiry());
+        let old = self.read().map(|entry| (entry.value_len(), entry.traits()));
+        let (before, traits) = old.unwrap_or_default();
+        let kind = match traits.stale || traits.won {
+            true => ChangeKind::Whole,
+            false => ChangeKind::Parts { parts: parts.into(), before },
+        };
+        let traits = Traits { origin: Origin::Given, ..traits.after_part() };
+        self.set_as(kind, value, self.expiry(), traits);
     }
 
     #[inline(always)]
-    fn set_as(&mut self, kind: ChangeKind, value: Value<'_>, expire_at: Option<UnixMs>) {
+    fn set_as(
+        &mut self,
+        kind: ChangeKind,
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+        traits: Traits,
+    ) {
         if let Some(found) = self.found() {
             self.keep_entry(found);
-            return self.apply(kind, |table| table.overwrite(found, value, expire_at));
+            return self.apply(kind, |table| {
+                table.overwrite(found, value, expire_at);
+                if traits != Traits::default() {
+                    table.set_traits(found, traits);
+                }
+            });
         }
         let name = self.name;
-        self.insert(kind, || Entry::new(name, value, expire_at));
+        self.insert(kind, || Entry::with_traits(name, value, expire_at, traits));
     }
 
     /// Sets an entry with the key's name, in place of any other.
@@ -301,12 +326,20 @@ impl<'a> Edit<'a> {
     ) -> Option<Result<R, E>> {
         let found = self.found()?;
         let keeps = self.done.keeping == Keeping::Before;
-        let origin = self.table.entry(found).origin();
+        let traits = self.table.entry(found).traits();
+        if traits.stale || traits.won {
+            // Those go with the change: the log has the whole value.
+            return None;
+        }
+        let origin = traits.origin;
         let changed = self.table.change_shared(found, |value| {
             let before = keeps.then(|| PartsBefore::of(value, parts, origin));
             let len = value.len();
             change(value).map(|result| (result, len, before))
         })?;
+        if traits.number != 0 && changed.is_ok() {
+            self.table.set_traits(found, traits.after_part());
+        }
         Some(changed.map(|(result, len, before)| {
             if let Some(before) = before {
                 self.done.keep(|| Before::Parts(before));
@@ -319,28 +352,6 @@ impl<'a> Edit<'a> {
             self.apply(kind, |_| ());
             result
         }))
-    }
-
-    /// Notes how the key's value came about.
-    #[inline]
-    pub fn set_origin(&mut self, origin: Origin) {
-        let Some(found) = self.found() else { return };
-        if self.done.keeping != Keeping::Nothing {
-            self.note_origin(found, origin);
-        }
-        self.table.set_origin(found, origin);
-    }
-
-    /// For the log, if nothing that is kept of this edit has the origin that the value had.
-    fn note_origin(&mut self, found: FoundEntry, origin: Origin) {
-        let entry = self.table.entry(found);
-        let (had, before) = (entry.origin(), entry.value_len());
-        if had != origin && matches!(self.done.kind, ChangeKind::Nothing | ChangeKind::Expiry) {
-            self.done.keep(|| Before::Origin(had));
-            // A part without any bytes.
-            let kind = ChangeKind::Parts { parts: smallvec![(0, 0)], before };
-            self.done.kind = self.done.kind.and(kind);
-        }
     }
 
     /// Sets or clears the expiry of a key that exists.
@@ -390,11 +401,11 @@ impl<'a> Edit<'a> {
         });
         if restored.is_none() {
             // Somebody still reads the buffer.
-            let Some(mut value) = self.read().map(|entry| entry.value().bytes().to_vec()) else {
-                return;
-            };
+            let old = self.read().map(|entry| (entry.value().bytes().to_vec(), entry.traits()));
+            let Some((mut value, traits)) = old else { return };
             before.restore(&mut value);
-            self.set(Value::Shared(&SharedValue::new(value)), self.expiry());
+            let value = SharedValue::new(value);
+            self.set_with(Value::Shared(&value), self.expiry(), traits.after_part());
         }
         self.set_origin(before.origin());
     }

@@ -1,16 +1,18 @@
 //! One key with its value and expiry, in one block of the [`arena`].
 //!
 //! ```text
-//! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
+//! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value │ traits
 //! ```
 //!
 //! A large value that is shared is a 16-byte [`ValueRef`] in the value's place, without a length.
 //! For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the arena's
 //! size classes, so that a value can be overwritten in place within its class.
+//! Traits, if there is more of them than an origin, are in `traits.rs`.
 //!
 //! The first byte is full. How recently a key was used, which eviction needs, is beside the entry's
 //! address in the bucket: see `bucket.rs`.
 
+mod known;
 mod overwrite;
 mod shape;
 
@@ -19,7 +21,7 @@ use std::ptr::{self, NonNull};
 
 use super::arena;
 use super::shared::ValueRef;
-use super::{Origin, SharedValue, Type, UnixMs, Value, WrongType};
+use super::{SharedValue, Traits, UnixMs, Value, WrongType};
 
 pub use shape::block_bytes;
 use shape::{
@@ -34,19 +36,11 @@ const NO_STRING: u8 = 0b1100 << 4;
 /// How a string came about; neither flag if it was set as it is.
 const EDITED: u8 = 1 << 4;
 const COMPUTED: u8 = 1 << 5;
+/// Both: a string with traits behind it, which tell.
+const WITH_TRAITS: u8 = EDITED | COMPUTED;
 
 /// The value of an expiry field that is present but unset (after PERSIST).
 const NO_EXPIRY: UnixMs = UnixMs::MIN;
-
-impl Origin {
-    fn flags(self) -> u8 {
-        match self {
-            Origin::Given => 0,
-            Origin::Edited => EDITED,
-            Origin::Computed => COMPUTED,
-        }
-    }
-}
 
 #[cfg(test)]
 const OTHER: u8 = 0b0101 << 4;
@@ -72,34 +66,44 @@ pub fn prefetch<T>(_: *const T) {}
 
 impl Entry {
     /// A new block with this content.
+    #[inline]
     pub fn new(key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) -> Self {
-        let shape = Shape::of(key, value, expire_at.is_some());
+        Entry::with_traits(key, value, expire_at, Traits::default())
+    }
+
+    /// A new block with this content.
+    #[inline(always)]
+    pub(super) fn with_traits(
+        key: &[u8],
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+        traits: Traits,
+    ) -> Self {
+        let mut shape = Shape::of(key, value, expire_at.is_some());
+        let traits = (traits != Traits::default()).then_some(traits);
+        shape.traits = traits.map_or(0, |traits| traits.written().len());
         let mut entry = Entry(arena::take(shape.block()));
         // SAFETY: the block was made for this shape, and the key is a slice of its length.
         unsafe { entry.fill(shape, key.as_ptr(), value, expire_at) };
+        if let Some(traits) = traits {
+            entry.write_traits(shape, traits);
+        }
         entry
     }
 
     /// An entry with the same value and expiry under another key; a shared buffer is shared.
     pub fn copy_as(&self, key: &[u8]) -> Self {
-        self.copy_with(key, self.expire_at())
+        self.copy_with(key, self.expire_at(), self.traits())
     }
 
-    fn copy_with(&self, key: &[u8], expire_at: Option<UnixMs>) -> Self {
+    fn copy_with(&self, key: &[u8], expire_at: Option<UnixMs>, traits: Traits) -> Self {
         let shared = self.shared_value();
         let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
-        let mut copy = Entry::new(key, value, expire_at);
-        copy.set_type(self.flags());
-        copy
-    }
-
-    /// The type of the value.
-    pub fn value_type(&self) -> Type {
-        match self.flags() & TYPE {
-            #[cfg(test)]
-            OTHER => Type::Other,
-            _ => Type::String,
+        let mut copy = Entry::with_traits(key, value, expire_at, traits);
+        if self.check_string().is_err() {
+            copy.set_type(self.flags());
         }
+        copy
     }
 
     /// An entry that no command makes.
@@ -110,27 +114,28 @@ impl Entry {
         entry
     }
 
-    /// How the value came about.
-    pub(super) fn origin(&self) -> Origin {
-        match self.flags() & (EDITED | COMPUTED) {
-            0 => Origin::Given,
-            EDITED => Origin::Edited,
-            _ => Origin::Computed,
-        }
-    }
-
-    /// Notes how a string came about, until it is overwritten.
-    pub(super) fn set_origin(&mut self, origin: Origin) {
-        if self.check_string().is_ok() {
-            self.set_type(origin.flags());
-        }
-    }
-
     /// Sets the type bits from `flags`; the other bits of `flags` are ignored.
     fn set_type(&mut self, flags: u8) {
         let flags = self.flags() & !TYPE | flags & TYPE;
         // SAFETY: every block has its first byte; the type bits do not affect the layout.
         unsafe { self.0.as_ptr().write(flags) }
+    }
+
+    /// Writes traits into a block that has room for them behind its value: the block is of this
+    /// shape, or of one whose block has the same size.
+    fn write_traits(&mut self, shape: Shape, traits: Traits) {
+        let bytes = traits.written();
+        if bytes.is_empty() {
+            return self.set_type(traits.origin.flags());
+        }
+        assert!(bytes.len() == shape.traits);
+        self.set_type(WITH_TRAITS);
+        // SAFETY: the block has as many bytes as the shape, which has room for these behind the
+        // value.
+        unsafe {
+            let to = self.0.as_ptr().add(shape.traits_at());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
     }
 
     /// Writes all parts of a block whose old content is no longer needed (nothing in it is
@@ -188,7 +193,12 @@ impl Entry {
     #[inline]
     fn shape(&self) -> Shape {
         let flags = self.flags();
-        Shape { flags, key_len: self.key_len(flags), value_len: self.len_in_block(flags) }
+        let (key_len, value_len) = (self.key_len(flags), self.len_in_block(flags));
+        let mut shape = Shape { flags, key_len, value_len, traits: 0 };
+        if flags & TYPE == WITH_TRAITS {
+            shape.traits = self.traits_len(shape.traits_at());
+        }
+        shape
     }
 
     #[inline]
@@ -386,7 +396,7 @@ impl Entry {
                     .write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
             }
         } else if expire_at.is_some() {
-            let new = self.copy_with(self.key(), expire_at);
+            let new = self.copy_with(self.key(), expire_at, self.traits());
             let gained = new.bytes() as i64 - self.bytes() as i64;
             *self = new;
             return gained;

@@ -22,6 +22,7 @@ mod shared;
 mod spliced;
 mod table;
 mod time;
+mod traits;
 mod value;
 mod watched;
 
@@ -38,6 +39,7 @@ pub use shared::{SharedBytes, SharedValue};
 pub use spliced::{Piece, Spliced};
 pub use table::{Evicted, First, FoundEntry, Table, Victims};
 pub use time::{Now, UnixMs};
+pub use traits::Traits;
 pub use value::{Origin, Type, Value, WrongType};
 pub use watched::{Watched, WatchedName};
 

@@ -10,6 +10,7 @@
 
 mod evict;
 mod growth;
+mod traits;
 
 use super::bucket::{EntryRef, Marked, SlotMarks};
 use super::census::Census;
@@ -17,7 +18,7 @@ use super::hash::{KeyHash, KeyHasher};
 use super::look::Home;
 use super::remains::Remains;
 use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
-use super::{Entry, Origin, UnixMs, Value};
+use super::{Entry, UnixMs, Value};
 pub use evict::{Evicted, First, Victims};
 
 /// Directory bits. 2^24 segments of one shard hold four billion keys.
@@ -226,11 +227,6 @@ impl Table {
         let result = entry.change_shared(change)?;
         self.census.bytes += entry.weight() as i64 - before as i64;
         Some(result)
-    }
-
-    /// Notes how a key's value came about.
-    pub(super) fn set_origin(&mut self, found: FoundEntry, origin: Origin) {
-        self.segments[found.segment as usize].entry_mut(found.place).set_origin(origin);
     }
 
     /// Sets or clears the expiry of a key.

@@ -32,9 +32,10 @@ impl<'a> Value<'a> {
 }
 
 /// The origin of a value. Only OBJECT ENCODING tells: Redis keeps such values in other forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// It was set as it is, or is an integer that was computed.
+    #[default]
     Given,
     /// A part of it was written.
     Edited,

@@ -22,6 +22,7 @@ pub mod hosts;
 pub mod linear;
 pub mod link;
 pub mod load;
+pub mod memcached;
 pub mod port;
 pub mod proxy;
 mod random;

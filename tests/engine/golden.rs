@@ -27,10 +27,13 @@ struct Golden {
 }
 
 /// The files.
-const FILES: [Golden; 1] = [Golden { name: "snapshot-1.strings", version: 1, holds: expected }];
+const FILES: [Golden; 2] = [
+    Golden { name: "snapshot-1.strings", version: 1, holds: of_strings },
+    Golden { name: "snapshot-1.items", version: 1, holds: expected },
+];
 
 /// Keys with everything that can be saved: expiries, origins, empty and large ones, databases.
-fn expected() -> Keys {
+fn of_strings() -> Keys {
     let mut keys = Keys::new();
     let mut add = |db: u32, key: &[u8], value: Vec<u8>, expire_at, origin| {
         assert!(keys.insert((db, key.to_vec()), (value, expire_at, origin)).is_none());
@@ -47,6 +50,17 @@ fn expected() -> Keys {
     add(5, b"65535", vec![b'a'; 65_535], None, 0);
     add(5, b"65536", vec![b'b'; 65_536], Some(1), 1);
     add(9, b"larger", vec![b'c'; 70_000], None, 0);
+    keys
+}
+
+/// Those, and items of memcached.
+fn expected() -> Keys {
+    let mut keys = of_strings();
+    for number in 3..6 {
+        let expire_at = (number == 4).then_some(1_700_000_000_000);
+        keys.insert((0, vec![b'i', number]), (b"an item".to_vec(), expire_at, number));
+        keys.insert((5, vec![b'i', number]), (vec![number; 70_000], expire_at, number));
+    }
     keys
 }
 

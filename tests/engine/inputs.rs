@@ -44,6 +44,11 @@ fn streams() {
 }
 
 #[test]
+fn memcacheds_requests() {
+    run("memcached", checks::memcached::check, 300_000);
+}
+
+#[test]
 fn patterns() {
     run("glob", checks::glob::check, 500_000);
 }
@@ -79,7 +84,7 @@ fn checked(check: fn(&[u8]), input: &[u8]) {
 }
 
 /// Bytes that have a meaning to one of the parsers.
-const TOKENS: [&[u8]; 20] = [
+const TOKENS: [&[u8]; 24] = [
     b"\r\n",
     b"\r",
     b"\n",
@@ -100,6 +105,10 @@ const TOKENS: [&[u8]; 20] = [
     b"]",
     b"-",
     b"?",
+    b" ",
+    b"get ",
+    b"noreply",
+    b"set k 0 0 1\r\n",
 ];
 
 /// A file of the corpus after some random changes.

@@ -10,7 +10,7 @@ use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::engine::{
     Awaited, Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner,
     JobReply, ListenAt, ListenerRow, Locked, PasswordSum, PortConfig, PortSettings, Refusal,
-    ReplicaWait, Rules, RunScript, ScriptCaller, Settings, User, Waited, Waker, Workers,
+    ReplicaWait, Rules, RunScript, ScriptCaller, Settings, Speaks, User, Waited, Waker, Workers,
 };
 use midi::net;
 
@@ -146,7 +146,7 @@ impl Opened {
 /// A listener on this machine.
 pub fn on_tcp(port: u16, is_tls: bool) -> ListenerRow {
     let at = ListenAt::Tcp { port, bind: vec!["127.0.0.1".into()] };
-    ListenerRow { setting: "port", at, is_tls }
+    ListenerRow { setting: "port", at, is_tls, speaks: Speaks::Resp }
 }
 
 /// Does what the host's main thread does for the ports. Returns the number of main-thread tasks.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use midi::command::record::{Pieces, RECORD_VERSION, Record, RecordError, Records, Words, header};
-use midi::store::Origin;
+use midi::store::{Origin, Traits};
 use proptest::prelude::*;
 
 fn read(text: &[u8]) -> Result<Vec<Record<'_>>, RecordError> {
@@ -37,9 +37,15 @@ type Made = (u8, Vec<u8>, Vec<u8>, Option<i64>, u8);
 fn record((kind, key, other, number, origin): &Made) -> Record<'_> {
     let db = number.map_or(0, |number| number.unsigned_abs() as u32 >> 1);
     let at = number.unwrap_or_default();
-    let origin = [Origin::Given, Origin::Edited, Origin::Computed][usize::from(*origin)];
+    let origin = match origin {
+        0 => Origin::Given.into(),
+        1 => Origin::Edited.into(),
+        2 => Origin::Computed.into(),
+        3 => Traits { flags: 7, ..Traits::default() },
+        _ => Traits { flags: u32::MAX, stale: true, won: true, ..Origin::Edited.into() },
+    };
     match kind {
-        0 => Record::Set { key, value: other, expire_at: *number, origin },
+        0 => Record::Set { key, value: other, expire_at: *number, traits: origin },
         1 => Record::Del { key },
         2 => Record::PexpireAt { key, at },
         3 => Record::Persist { key },
@@ -74,7 +80,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn made() -> impl Strategy<Value = Vec<Made>> {
     let number = prop_oneof![Just(None), any::<i64>().prop_map(Some), Just(Some(i64::MIN))];
-    prop::collection::vec((0..17_u8, bytes(), bytes(), number, 0..3_u8), 0..12)
+    prop::collection::vec((0..17_u8, bytes(), bytes(), number, 0..5_u8), 0..12)
 }
 
 /// These records behind a SELECT, those from `from` on, at most `len`, between MULTI and EXEC.
@@ -102,7 +108,12 @@ proptest! {
         prop_assert_eq!(read(&text), Ok(records.clone()));
         let begin = written(&[]).0.len();
         let version = Records::new(&text).map(|records| records.version());
-        prop_assert_eq!(version, Ok(if made.iter().any(|made| made.0 > 12) { 2 } else { 1 }));
+        let needed = made.iter().map(|made| match made {
+            (0, _, _, _, 3..) => 4,
+            (13.., ..) => 2,
+            _ => 1,
+        });
+        prop_assert_eq!(version, Ok(needed.max().unwrap_or(1)));
         for cut in 0..text.len() {
             let whole = ends.iter().position(|&end| end == cut).map_or(0, |at| at + 1);
             match read(&text[..cut]) {
@@ -205,12 +216,12 @@ fn errors_say_what_is_wrong() {
 fn versions_are_checked() {
     for (text, expected) in [
         (
-            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n4\r\n*1\r\n$3\r\nNEW\r\n"[..],
-            "version '4', written by a newer midi (this one reads up to version 3), at byte 0",
+            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n5\r\n*1\r\n$3\r\nNEW\r\n"[..],
+            "version '5', written by a newer midi (this one reads up to version 4), at byte 0",
         ),
         (
-            b"*3\r\n$7\r\nVERSION\r\n$1\r\n4\r\n$1\r\nx\r\n",
-            "version '4', written by a newer midi (this one reads up to version 3), at byte 0",
+            b"*3\r\n$7\r\nVERSION\r\n$1\r\n5\r\n$1\r\nx\r\n",
+            "version '5', written by a newer midi (this one reads up to version 4), at byte 0",
         ),
         (
             b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n*1\r\n$4\r\nLAST\r\n",
@@ -233,7 +244,10 @@ fn versions_are_checked() {
 
 /// All kinds of records of version 1, with everything that they can have.
 fn golden_1() -> Vec<Record<'static>> {
-    let set = |key, value, expire_at, origin| Record::Set { key, value, expire_at, origin };
+    let set = |key, value, expire_at, origin: Origin| {
+        let traits = origin.into();
+        Record::Set { key, value, expire_at, traits }
+    };
     vec![
         Record::Select { db: 0 },
         set(b"key", b"value", None, Origin::Given),
@@ -274,19 +288,34 @@ fn golden_2() -> Vec<Record<'static>> {
     ]
 }
 
+/// What version 4 has added.
+fn golden_4() -> Vec<Record<'static>> {
+    let set = |expire_at, traits| Record::Set { key: b"key", value: b"value", expire_at, traits };
+    vec![
+        Record::Select { db: 0 },
+        set(None, Traits { flags: 5, ..Traits::default() }),
+        set(Some(1_700_000_000_000), Traits { flags: u32::MAX, ..Origin::Edited.into() }),
+        set(None, Traits { stale: true, ..Origin::Computed.into() }),
+        set(None, Traits { flags: 1, stale: true, won: true, ..Traits::default() }),
+        set(None, Traits::default()),
+    ]
+}
+
 #[test]
 fn texts_of_all_versions_are_read() {
     let path = |version| {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
         folder.join(format!("records-{version}.resp"))
     };
-    let now = written(&golden_2()).0;
+    let now = written(&golden_4()).0;
     if std::env::var("MIDI_WRITE_GOLDEN").is_ok() && !path(RECORD_VERSION).exists() {
         fs::write(path(RECORD_VERSION), &now).expect("a new file");
     }
-    let written_before = fs::read(path(1)).expect("a golden file");
-    assert_eq!(read(&written_before), Ok(golden_1()));
-    assert_eq!(written(&golden_1()).0, written_before, "version 1 is what it was");
-    assert_eq!(read(&now), Ok(golden_2()));
+    for (version, golden) in [(1, golden_1()), (2, golden_2())] {
+        let written_before = fs::read(path(version)).expect("a golden file");
+        assert_eq!(read(&written_before), Ok(golden.clone()));
+        assert_eq!(written(&golden).0, written_before, "version {version} is what it was");
+    }
+    assert_eq!(read(&now), Ok(golden_4()));
     assert!(now == fs::read(path(RECORD_VERSION)).expect("each version has a file"));
 }

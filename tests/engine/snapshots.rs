@@ -13,7 +13,7 @@ use midi::engine::{
 };
 use midi::snapshot::{Fault, LoadError, LoadStats, SaveStats, SavedAs, VERSION, load, save};
 use midi::snapshot::{Sink, Source};
-use midi::store::{Census, Origin, SharedValue, Store, UnixMs, Value};
+use midi::store::{Census, Origin, SharedValue, Store, Traits, UnixMs, Value};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
@@ -70,8 +70,17 @@ impl Drop for Loaded {
 /// A key's database and name, and what there is to know of it.
 pub type Keys = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<UnixMs>, u8)>;
 
-fn origin(number: u8) -> Origin {
-    [Origin::Given, Origin::Edited, Origin::Computed][usize::from(number)]
+/// The traits of values, by the number in [`Keys`].
+fn traits(number: u8) -> Traits {
+    let plain = |origin| Traits { origin, ..Traits::default() };
+    match number {
+        0 => plain(Origin::Given),
+        1 => plain(Origin::Edited),
+        2 => plain(Origin::Computed),
+        3 => Traits { flags: 5, ..Traits::default() },
+        4 => Traits { flags: u32::MAX, stale: true, ..plain(Origin::Edited) },
+        _ => Traits { stale: true, won: true, ..Traits::default() },
+    }
 }
 
 pub fn stage(staging: &Staging, keys: &Keys) {
@@ -81,7 +90,7 @@ pub fn stage(staging: &Staging, keys: &Keys) {
         let value =
             if value.len() < 32 << 10 { Value::Inline(value) } else { Value::Shared(&shared) };
         let hash = staging.hash(key);
-        let new = StagedKey { key, value, expire_at: *expire_at, origin: origin(*number) };
+        let new = StagedKey { key, value, expire_at: *expire_at, traits: traits(*number) };
         assert!(staging.lock(staging.shard_of(hash)).insert(*db, hash, &new));
     }
 }
@@ -114,8 +123,8 @@ pub fn content(engine: &Engine) -> Keys {
                     assert_eq!(engine.shards().of_key(&key), shard);
                     assert!(expire_at.is_none_or(|at| at >= store.next_due()));
                     let Ok(value) = entry.string() else { panic!("a string") };
-                    let number = (0..3).find(|&number| origin(number) == value.origin());
-                    let number = number.expect("an origin");
+                    let number = (0..6).find(|&number| traits(number) == value.traits());
+                    let number = number.expect("known traits");
                     let is_shared = value.shared().is_some();
                     assert_eq!(is_shared, value.len() >= 32 << 10, "as the ports make them");
                     let content = (value.bytes().to_vec(), expire_at, number);
@@ -398,12 +407,14 @@ fn damage_is_refused_and_named() {
     assert_eq!(newer, expected);
     let older = loaded_as(&Loaded::new(1, 1, 1), 0, &[]).unwrap_err().to_string();
     assert_eq!(older, "section version 0 is unknown");
-    let cases: [(&[u8], &str); 20] = [
+    let cases: [(&[u8], &str); 22] = [
         (b"\x05", "frame 2 (kind 5): frames of kind 5 are unknown here"),
         (b"\x01\x01\x01\x02", "frame 2 (header): a second header"),
         (b"\x02\x02", "frame 2 (entries): database 2 is beyond what the header says"),
         (b"\x02\0\x07\0\0\0", "frame 2 (entries): values of type 7 are unknown here"),
-        (b"\x02\0\0\x02\x02\0\0\0", "frame 2 (entries): field 2 is unknown here"),
+        (b"\x02\0\0\x02\x04\0\0\0", "frame 2 (entries): field 4 is unknown here"),
+        (b"\x02\0\0\x02\x02\0\0\0", "frame 2 (entries): field 2 is malformed"),
+        (b"\x02\0\0\x03\x03\x01\x04\0\0", "frame 2 (entries): field 3 is malformed"),
         (b"\x02\0\0\x01\x01\0\0", "frame 2 (entries): a length reaches beyond the frame"),
         (b"\x02\0\0\x03\x01\x01\0\0\0", "frame 2 (entries): field 1 is malformed"),
         (b"\x02\0\0\x0a\x01\x08\0\0\0\0\0\0\0\x80\0\0", "frame 2 (entries): field 1 is malformed"),

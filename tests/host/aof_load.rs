@@ -64,7 +64,7 @@ fn command(line: &str) -> Vec<u8> {
 
 /// A SET without expiry.
 fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
-    Record::Set { key, value, expire_at: None, origin: Origin::Given }
+    Record::Set { key, value, expire_at: None, traits: Default::default() }
 }
 
 /// So many keys: a text that is left to the workers.
@@ -102,7 +102,7 @@ fn all_records() {
                 key: b"all",
                 value: b"\0\r\n",
                 expire_at: Some(FUTURE),
-                origin: Origin::Computed,
+                traits: Origin::Computed.into(),
             },
             Record::Del { key: b"a" },
             Record::PexpireAt { key: b"b", at: FUTURE },
@@ -270,8 +270,12 @@ fn commands_between_texts() {
 fn nothing_expires_while_records_are_replayed() {
     for padding in [0, 100_000] {
         let mut server = empty();
-        let due =
-            |key| Record::Set { key, value: b"v", expire_at: Some(1000), origin: Origin::Given };
+        let due = |key| Record::Set {
+            key,
+            value: b"v",
+            expire_at: Some(1000),
+            traits: Default::default(),
+        };
         let padding = vec![b'p'; padding];
         let first = [set(b"padding", &padding), due(b"a"), due(b"b"), due(b"c"), due(b"d")];
         let second = [
@@ -370,9 +374,9 @@ fn records_that_cannot_be_replayed_end_the_start() {
         ),
         (journal(&late), format!("a MIDI.JOURNAL cannot be replayed: {unknown} {at}")),
         (
-            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n4\r\n"),
-            "a MIDI.JOURNAL cannot be replayed: version '4', written by a newer midi (this one \
-             reads up to version 3), at byte 0"
+            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n5\r\n"),
+            "a MIDI.JOURNAL cannot be replayed: version '5', written by a newer midi (this one \
+             reads up to version 4), at byte 0"
                 .into(),
         ),
         (

@@ -14,6 +14,8 @@ mod gates;
 mod hardened;
 mod held_replies;
 mod large;
+mod memcached;
+mod memcached_beside;
 mod mget;
 mod reports;
 mod rights;

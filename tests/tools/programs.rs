@@ -9,7 +9,7 @@
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::common::{Builder, Mode, Server, Value, certificates, skip, wait_until};
+use crate::common::{Builder, Mode, Server, Value, certificates, free_port, skip, wait_until};
 
 /// The modes to run programs in; in SAFEMODE the main thread serves the port's commands.
 const MODES: [Mode; 2] = [Mode::Adaptive, Mode::Safe];
@@ -28,13 +28,16 @@ fn run(variable: &str) {
     };
     for mode in MODES {
         println!("mode: {mode:?}");
-        let server = mode.builder().with_tls().start();
+        let memcached_port = free_port();
+        let builder = mode.builder().with_tls();
+        let server = builder.load(&format!("memcached-port {memcached_port}")).start();
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).env("MIDI_PORT", server.midi_port().to_string());
         command
             .env("MIDI_SOCKET", server.midi_socket())
             .env("MIDI_HOST_PORT", server.port().to_string())
+            .env("MIDI_MEMCACHED_PORT", memcached_port.to_string())
             .env("MIDI_TLS_PORT", server.tls_port().to_string())
             .env("MIDI_TLS_CA", &certificates::files(server.dir())[2]);
         let output = command.output().unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -73,6 +76,11 @@ fn python() {
 #[test]
 fn python_libraries() {
     run("MIDI_CLIENT_PYTHON_LIBRARIES");
+}
+
+#[test]
+fn python_memcached() {
+    run("MIDI_CLIENT_PYTHON_MEMCACHED");
 }
 
 #[test]

@@ -275,7 +275,7 @@ fn key_at(text: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::super::{Record, header, journal_head, part_head, part_of_text, select};
     use super::*;
-    use crate::store::Origin;
+    use crate::store::Traits;
 
     fn journal(text: &[u8]) -> Vec<u8> {
         [&journal_head(text.len())[..], text, b"\r\n"].concat()
@@ -292,7 +292,7 @@ mod tests {
         let mut text = Vec::new();
         header(1, &mut text);
         select(0, &mut text);
-        Record::Set { key: b"k", value: b"value", expire_at: None, origin: Origin::Given }
+        Record::Set { key: b"k", value: b"value", expire_at: None, traits: Traits::default() }
             .write(&mut text);
         let (first, rest) = text.split_at(20);
         let (second, third) = rest.split_at(20);

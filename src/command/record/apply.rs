@@ -7,7 +7,7 @@ use super::super::range::{extend_to, with_made};
 use super::super::{Event, Limits, payload};
 use super::Record;
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::{Edit, Origin, SharedValue, UnixMs, Value, ValueParts};
+use crate::store::{Edit, Origin, SharedValue, Traits, UnixMs, Value, ValueParts};
 
 /// Why a record cannot be applied to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,8 @@ impl Record<'_> {
     #[inline]
     pub fn apply_to(&self, key: &mut Edit<'_>, keep_bytes: usize) -> Result<(), CannotApply> {
         match *self {
-            Record::Set { value, expire_at, origin, .. } => {
-                set(key, Cow::Borrowed(value), expire_at, keep_bytes);
-                if origin != Origin::Given {
-                    key.set_origin(origin);
-                }
+            Record::Set { value, expire_at, traits, .. } => {
+                set(key, Cow::Borrowed(value), expire_at, traits, keep_bytes);
             }
             Record::Append { bytes, .. } => write(key, &[(end_of(key), bytes)])?,
             Record::SetRange { offset, bytes, .. } => write(key, &[(offset as usize, bytes)])?,
@@ -41,7 +38,7 @@ impl Record<'_> {
             Record::Restore { payload, expire_at, .. } => {
                 let value = payload::value(payload, &Limits::NONE);
                 let value = value.map_err(|_| CannotApply::Payload)?;
-                set(key, value, expire_at, keep_bytes);
+                set(key, value, expire_at, Traits::default(), keep_bytes);
             }
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
@@ -90,12 +87,18 @@ impl Record<'_> {
 
 /// Sets a value; one of `keep_bytes` or more gets a buffer of its own.
 #[inline]
-fn set(key: &mut Edit<'_>, value: Cow<'_, [u8]>, expire_at: Option<UnixMs>, keep_bytes: usize) {
+fn set(
+    key: &mut Edit<'_>,
+    value: Cow<'_, [u8]>,
+    expire_at: Option<UnixMs>,
+    traits: Traits,
+    keep_bytes: usize,
+) {
     if value.len() < keep_bytes {
-        return key.set(Value::Inline(&value), expire_at);
+        return key.set_with(Value::Inline(&value), expire_at, traits);
     }
     let value = SharedValue::new(value.into_owned());
-    key.set(Value::Shared(&value), expire_at);
+    key.set_with(Value::Shared(&value), expire_at, traits);
 }
 
 /// Where a value ends.

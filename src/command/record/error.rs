@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::PART_VERSION;
+use super::RECORD_VERSION;
 
 /// The most of a name in an error, in bytes.
 const NAME_BYTES: usize = 64;
@@ -74,7 +74,7 @@ impl fmt::Display for Flaw {
             Flaw::Version(version) => write!(
                 out,
                 "version '{version}', written by a newer midi (this one reads up to version \
-                 {PART_VERSION})"
+                 {RECORD_VERSION})"
             ),
             Flaw::Unknown(name) => {
                 write!(out, "unknown record '{name}', perhaps written by a newer midi")

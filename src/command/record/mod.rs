@@ -2,8 +2,8 @@
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
-//! with `VERSION 1`, or with `VERSION 2` if a record in it needs that. A text of version 3 is a
-//! part of a longer one: see `parts`.
+//! with `VERSION 1`, or with `VERSION 2` or `VERSION 4` if a record in it needs that. A text of
+//! version 3 is a part of a longer one: see `parts`.
 //!
 //! Records are unconditional: whether a command does anything was decided before they were made.
 //! Replaying them looks at no clock.
@@ -15,6 +15,7 @@ mod parts;
 mod pieces;
 mod read;
 mod text;
+mod traits;
 mod write;
 
 pub use apply::CannotApply;
@@ -24,14 +25,14 @@ pub use pieces::{Pieces, Words};
 pub use read::{Records, RecordsPosition};
 pub use text::RecordText;
 pub use write::{
-    MULTI, are_words_of, header, is_of_version_1, journal_head, select, set_before_value,
-    set_behind_value,
+    MULTI, are_words_of, header, is_of_version_1, journal_head, raise_version, select,
+    set_before_value, set_behind_value,
 };
 
-use crate::store::{Origin, UnixMs};
+use crate::store::{Traits, UnixMs};
 
 /// The newest version of a text of records. Texts up to it can be read.
-pub const RECORD_VERSION: u32 = 2;
+pub const RECORD_VERSION: u32 = 4;
 
 /// What was done to a key, or to two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,9 @@ pub enum Record<'a> {
     Multi,
     /// `EXEC`.
     Exec,
-    /// `SET key value [PXAT ms] [EDITED|COMPUTED]`: all that there is to know of a key.
+    /// `SET key value [PXAT ms] [traits]`: all that there is to know of a key. The traits are one
+    /// word, such as `EDITED`; with those of memcached, such as `EDITED,FLAGS=5,STALE,WON`, since
+    /// version 4.
     Set {
         /// The key.
         key: &'a [u8],
@@ -53,8 +56,8 @@ pub enum Record<'a> {
         value: &'a [u8],
         /// When it expires, also in the past; `None` for never.
         expire_at: Option<UnixMs>,
-        /// What the value came of; not in the text if that is [`Origin::Given`].
-        origin: Origin,
+        /// What is known of the value; not in the text if that is nothing.
+        traits: Traits,
     },
     /// `DEL key`.
     Del {
@@ -177,6 +180,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn version(&self) -> u32 {
         match self {
+            Record::Set { traits, .. } if !traits.are_logged_plain() => 4,
             Record::SetRanges { .. } | Record::Restore { .. } | Record::BitOp { .. } => 2,
             _ => 1,
         }

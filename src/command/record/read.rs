@@ -4,9 +4,9 @@ use arrayvec::ArrayVec;
 
 use super::super::parse_integer;
 use super::error::{Flaw, shown};
-use super::{PART_VERSION, Pieces, RECORD_VERSION, Record, RecordError, Words};
+use super::{PART_VERSION, Pieces, RECORD_VERSION, Record, RecordError, Words, traits};
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::Origin;
+use crate::store::Traits;
 
 /// The most arguments of a record, its name included.
 const ARGUMENTS: usize = 6;
@@ -86,8 +86,8 @@ impl<'a> Records<'a> {
         let (count, words) = self.words()?;
         match words[..] {
             [b"VERSION", number, ..] => match unsigned(number) {
-                Some(version @ 1..=RECORD_VERSION) if count == 2 => Ok(version),
                 Some(PART_VERSION) => Err(Flaw::Part),
+                Some(version @ 1..=RECORD_VERSION) if count == 2 => Ok(version),
                 Some(1..=RECORD_VERSION) => Err(Flaw::Arguments(shown(words[0]))),
                 _ => Err(Flaw::Version(shown(number))),
             },
@@ -285,13 +285,12 @@ fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Recor
         [b"PXAT", at, rest @ ..] => (Some(parse_integer(at)?), rest),
         _ => (None, options),
     };
-    let origin = match rest {
-        [] => Origin::Given,
-        [b"EDITED"] => Origin::Edited,
-        [b"COMPUTED"] => Origin::Computed,
+    let traits = match rest {
+        [] => Traits::default(),
+        [word] => traits::read(word)?,
         _ => return None,
     };
-    Some(Record::Set { key, value, expire_at, origin })
+    Some(Record::Set { key, value, expire_at, traits })
 }
 
 /// A number that is not negative.

@@ -78,14 +78,14 @@ mod tests {
     }
 
     fn set(text: &mut RecordText, key: &[u8], value: &SharedValue) {
-        text.add_set(key, value.clone(), Some(7), Origin::Edited);
+        text.add_set(key, value.clone(), Some(7), &Origin::Edited.into());
     }
 
     fn copied(records: &[(&[u8], &SharedValue)]) -> Vec<u8> {
         let mut text = Vec::new();
         for (key, value) in records {
             let (value, expire_at) = (value.bytes(), Some(7));
-            Record::Set { key, value, expire_at, origin: Origin::Edited }.write(&mut text);
+            Record::Set { key, value, expire_at, traits: Origin::Edited.into() }.write(&mut text);
         }
         text
     }

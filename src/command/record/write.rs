@@ -1,8 +1,9 @@
 //! Writing records. This runs once for each logged write, so it only appends bytes.
 
 use super::super::parse_integer;
+use super::traits::{has_word, word_of};
 use super::{Pieces, Record, RecordText, Words};
-use crate::store::{Origin, SharedValue, UnixMs};
+use crate::store::{SharedValue, Traits, UnixMs};
 
 /// The most that the lengths, line ends and options of a record take, in bytes.
 const FRAME_BYTES: usize = 128;
@@ -51,6 +52,14 @@ fn count(out: &mut Vec<u8>, words: usize) {
     out.push(b'*');
     out.extend_from_slice(itoa::Buffer::new().format(words).as_bytes());
     out.extend_from_slice(b"\r\n");
+}
+
+/// Makes a text that begins with [`header`] one of this version, if it is of an older one.
+pub fn raise_version(text: &mut [u8], version: u32) {
+    let at = VERSION.len() + b"$1\r\n".len();
+    if let Some(digit) = text.get_mut(at) {
+        *digit = (*digit).max(b'0' + version as u8);
+    }
 }
 
 /// Appends `SELECT db`.
@@ -110,11 +119,11 @@ impl RecordText {
         key: &[u8],
         value: SharedValue,
         expire_at: Option<UnixMs>,
-        origin: Origin,
+        traits: &Traits,
     ) {
-        set_before_value(&mut self.own, key, value.bytes().len(), expire_at, origin);
+        set_before_value(&mut self.own, key, value.bytes().len(), expire_at, traits);
         self.refer(value);
-        set_behind_value(&mut self.own, expire_at, origin);
+        set_behind_value(&mut self.own, expire_at, traits);
     }
 }
 
@@ -126,8 +135,8 @@ impl Record<'_> {
             Record::Select { db } => select(db, out),
             Record::Multi => out.extend_from_slice(MULTI),
             Record::Exec => out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n"),
-            Record::Set { key, value, expire_at, origin } => {
-                write_set(out, key, value, expire_at, origin);
+            Record::Set { key, value, expire_at, ref traits } => {
+                write_set(out, key, value, expire_at, traits);
             }
             Record::Del { key } => write_key(out, b"*2\r\n$3\r\nDEL\r\n", key, 0),
             Record::PexpireAt { key, at } => {
@@ -209,12 +218,12 @@ fn write_set(
     key: &[u8],
     value: &[u8],
     expire_at: Option<UnixMs>,
-    origin: Origin,
+    traits: &Traits,
 ) {
     out.reserve(FRAME_BYTES + key.len() + value.len());
-    set_before_value(out, key, value.len(), expire_at, origin);
+    set_before_value(out, key, value.len(), expire_at, traits);
     out.extend_from_slice(value);
-    set_behind_value(out, expire_at, origin);
+    set_behind_value(out, expire_at, traits);
 }
 
 /// Appends the text of a [`Record::Set`] up to its value, which has `len` bytes.
@@ -224,9 +233,9 @@ pub fn set_before_value(
     key: &[u8],
     len: usize,
     expire_at: Option<UnixMs>,
-    origin: Origin,
+    traits: &Traits,
 ) {
-    let head: &[u8] = match (expire_at.is_some(), origin != Origin::Given) {
+    let head: &[u8] = match (expire_at.is_some(), has_word(traits)) {
         (false, false) => b"*3\r\n$3\r\nSET\r\n",
         (false, true) => b"*4\r\n$3\r\nSET\r\n",
         (true, false) => b"*5\r\n$3\r\nSET\r\n",
@@ -239,16 +248,14 @@ pub fn set_before_value(
 
 /// Appends the text of a [`Record::Set`] from the end of its value on.
 #[inline]
-pub fn set_behind_value(out: &mut Vec<u8>, expire_at: Option<UnixMs>, origin: Origin) {
+pub fn set_behind_value(out: &mut Vec<u8>, expire_at: Option<UnixMs>, traits: &Traits) {
     out.extend_from_slice(b"\r\n");
     if let Some(at) = expire_at {
         out.extend_from_slice(b"$4\r\nPXAT\r\n");
         number(out, at);
     }
-    match origin {
-        Origin::Given => {}
-        Origin::Edited => out.extend_from_slice(b"$6\r\nEDITED\r\n"),
-        Origin::Computed => out.extend_from_slice(b"$8\r\nCOMPUTED\r\n"),
+    if let Some(word) = word_of(traits) {
+        bulk(out, &word);
     }
 }
 

@@ -15,7 +15,7 @@ pub use main::{ForMain, MainInbox, MainTask};
 pub use outside::{HostLog, Outside};
 pub use port::{
     CertificateName, ClientCertificates, ListenAt, ListenerRow, Port, PortConfig, PortSettings,
-    PortTurn, Ports, TlsSettings,
+    PortTurn, Ports, Speaks, TlsSettings,
 };
 pub use settings::{Config, Settings};
 pub use workers::{JobPart, Message, Workers};

@@ -70,6 +70,17 @@ pub struct ListenerRow {
     pub at: ListenAt,
     /// Its connections speak TLS.
     pub is_tls: bool,
+    /// Their protocol.
+    pub speaks: Speaks,
+}
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// RESP, as Redis's clients do.
+    Resp,
+    /// memcached's text protocol.
+    Memcached,
 }
 
 /// Where a listener listens.
@@ -162,6 +173,10 @@ pub struct PortSettings {
     pub output_soft_seconds: AtomicUsize,
     /// `midi.reply-after run`: a write is answered as soon as it has run, not when it is logged.
     pub reply_after_run: AtomicBool,
+    /// `midi.memcached-database`: the database of memcached's clients.
+    pub memcached_database: AtomicUsize,
+    /// `midi.memcached-item-size`: their largest value, in bytes.
+    pub memcached_item_size: AtomicUsize,
     /// `midi.protected-mode`.
     pub protected: AtomicBool,
     /// The lowest descriptor for the ports' connections: lower ones are left for the host's own
@@ -192,6 +207,8 @@ impl Default for PortSettings {
             output_soft: AtomicUsize::new(0),
             output_soft_seconds: AtomicUsize::new(0),
             reply_after_run: AtomicBool::new(false),
+            memcached_database: AtomicUsize::new(0),
+            memcached_item_size: size(limits::MEMCACHED_ITEM_SIZE_DEFAULT),
             protected: AtomicBool::new(false),
             first_descriptor: AtomicUsize::new(0),
         }

@@ -15,7 +15,7 @@ use super::slots::SlotCounts;
 use crate::command::record::Gathered;
 use crate::engine::shards::{Shards, sort_by_shard};
 use crate::store::{
-    Done, Edit, KeyHash, KeyHasher, Now, Origin, Remains, Store, Table, UnixMs, Value, prefetch,
+    Done, Edit, KeyHash, KeyHasher, Now, Remains, Store, Table, Traits, UnixMs, Value, prefetch,
 };
 use crate::sync::Locked;
 
@@ -45,8 +45,8 @@ pub struct StagedKey<'a> {
     pub value: Value<'a>,
     /// When it expires, perhaps in the past.
     pub expire_at: Option<UnixMs>,
-    /// How its value came about.
-    pub origin: Origin,
+    /// What is known of its value.
+    pub traits: Traits,
 }
 
 /// A shard of a [`Staging`], which this thread has for itself. Nobody may wait for a token, or for
@@ -154,10 +154,7 @@ impl StagedShard<'_> {
         if edit.is_there() {
             return false;
         }
-        edit.set(new.value, new.expire_at);
-        if new.origin != Origin::Given {
-            edit.set_origin(new.origin);
-        }
+        edit.set_with(new.value, new.expire_at, new.traits);
         self.slots.count(db, || new.key, 1);
         true
     }

@@ -12,7 +12,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
-use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings};
+use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings, Speaks};
 use table::{
     LIKE_THE_HOST, MAXMEMORY_POLICY, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, named,
     numbered, written,
@@ -117,12 +117,24 @@ pub fn port_without_address(ports: &PortConfig) -> Option<&'static str> {
     tcp_ports().next().filter(|_| !has_tcp).map(|(setting, ..)| setting)
 }
 
-/// The TCP ports that are asked for: the setting, the number, and whether it speaks TLS.
-fn tcp_ports() -> impl Iterator<Item = (&'static str, u16, bool)> {
-    let all = [("port", false), ("tls-port", true)].into_iter();
-    let all = all
-        .map(|(name, is_tls)| (name, numbered(name).value.load(Ordering::Relaxed) as u16, is_tls));
-    all.filter(|(_, port, _)| *port != 0)
+/// The settings of TCP ports: whether they speak TLS, and their protocol.
+const TCP_PORTS: [(&str, bool, Speaks); 4] = [
+    ("port", false, Speaks::Resp),
+    ("tls-port", true, Speaks::Resp),
+    ("memcached-port", false, Speaks::Memcached),
+    ("memcached-tls-port", true, Speaks::Memcached),
+];
+
+/// The settings of Unix sockets, and the protocol of each.
+const UNIX_SOCKETS: [(&str, Speaks); 2] =
+    [("unixsocket", Speaks::Resp), ("memcached-unixsocket", Speaks::Memcached)];
+
+/// The TCP ports that are asked for: the setting, the number, whether it speaks TLS, the protocol.
+fn tcp_ports() -> impl Iterator<Item = (&'static str, u16, bool, Speaks)> {
+    let number = |name| numbered(name).value.load(Ordering::Relaxed) as u16;
+    let all = TCP_PORTS.into_iter();
+    let all = all.map(move |(name, is_tls, speaks)| (name, number(name), is_tls, speaks));
+    all.filter(|(_, port, ..)| *port != 0)
 }
 
 /// How to open the ports.
@@ -131,15 +143,17 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
     let mut listeners = Vec::new();
-    for (setting, port, is_tls) in tcp_ports().filter(|_| !bind.is_empty()) {
+    for (setting, port, is_tls, speaks) in tcp_ports().filter(|_| !bind.is_empty()) {
         let at = ListenAt::Tcp { port, bind: bind.clone() };
-        listeners.push(ListenerRow { setting, at, is_tls });
+        listeners.push(ListenerRow { setting, at, is_tls, speaks });
     }
-    let path = written("unixsocket");
-    if !path.is_empty() {
-        let mode = file_mode(&written("unixsocketperm")).unwrap_or(0);
-        let at = ListenAt::Unix { path, mode };
-        listeners.push(ListenerRow { setting: "unixsocket", at, is_tls: false });
+    for (setting, speaks) in UNIX_SOCKETS {
+        let path = written(setting);
+        if !path.is_empty() {
+            let mode = file_mode(&written("unixsocketperm")).unwrap_or(0);
+            let at = ListenAt::Unix { path, mode };
+            listeners.push(ListenerRow { setting, at, is_tls: false, speaks });
+        }
     }
     let obstacle = if tcp_ports().next().is_none() && listeners.is_empty() {
         None
@@ -154,7 +168,7 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
-        tls: tcp_ports().any(|(_, _, is_tls)| is_tls).then(|| tls::settings(ctx)),
+        tls: tcp_ports().any(|(_, _, is_tls, _)| is_tls).then(|| tls::settings(ctx)),
         obstacle,
     }
 }

@@ -69,7 +69,7 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 21] = [
+pub static NUMBERS: [Number; 25] = [
     fixed("threads", 0, limits::THREADS),
     fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
     // Read with the host's own limit: see `eviction.rs`.
@@ -96,6 +96,15 @@ pub static NUMBERS: [Number; 21] = [
     ),
     fixed("port", 0, 0..=u16::MAX as i64),
     fixed("tls-port", 0, 0..=u16::MAX as i64),
+    fixed("memcached-port", 0, 0..=u16::MAX as i64),
+    fixed("memcached-tls-port", 0, 0..=u16::MAX as i64),
+    number("memcached-database", 0, 0..=i32::MAX as i64, |live| &live.port.memcached_database),
+    size(
+        "memcached-item-size",
+        limits::MEMCACHED_ITEM_SIZE_DEFAULT,
+        limits::MEMCACHED_ITEM_SIZE_MIN,
+        |live| &live.port.memcached_item_size,
+    ),
     number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, |live| {
         &live.port.max_clients
     }),
@@ -206,7 +215,7 @@ const fn text(
 }
 
 /// All text settings. Those of TLS are the host's settings of that name where they are empty.
-pub static TEXTS: [Text; 15] = [
+pub static TEXTS: [Text; 16] = [
     // Limits of single databases.
     text(
         DB_MAXMEMORY,
@@ -232,6 +241,8 @@ pub static TEXTS: [Text; 15] = [
     text("bind", Mutability::Never, |_| true, ""),
     // The path of a Unix socket; none if empty.
     text("unixsocket", Mutability::Never, |_| true, ""),
+    // The same for memcached's clients.
+    text("memcached-unixsocket", Mutability::Never, |_| true, ""),
     // The socket's mode. It is octal, and so not a numeric setting.
     text(
         "unixsocketperm",

@@ -12,9 +12,11 @@ use crate::limits::TLS_SESSIONS;
 /// Settings of the host that midi's TLS does not support.
 const UNSUPPORTED: [&str; 2] = ["tls-ciphers", "tls-dh-params-file"];
 
-/// The port; 0 for none.
+/// The first port that speaks TLS; 0 for none.
 pub fn port() -> u16 {
-    numbered("tls-port").value.load(Ordering::Relaxed) as u16
+    let number = |name| numbered(name).value.load(Ordering::Relaxed) as u16;
+    let ports = ["tls-port", "memcached-tls-port"].map(number);
+    ports.into_iter().find(|port| *port != 0).unwrap_or(0)
 }
 
 /// The current settings.

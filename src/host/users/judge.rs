@@ -96,6 +96,8 @@ impl<'l> Judge<'l> {
             }
             Question::Row(row) => match COMMANDS[row] {
                 row if row.doors == Doors::Port => both(self.allows(row.name)),
+                // The memcached port asks for the rights of the command that it stands for.
+                row if row.doors == Doors::Memcached => both(false),
                 // Its subcommands are asked about instead.
                 row if row.subcommands.is_some() => both(false),
                 row => (of_midi(row), self.allows_twin(row)),

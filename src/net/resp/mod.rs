@@ -34,8 +34,10 @@ mod session;
 mod transaction;
 
 pub use arg_list::ArgList;
+pub(super) use caller::PortCaller;
+pub(super) use commands::{Login, ask_for_login};
 pub use head::Head;
 pub use reply::RespReply;
 pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser};
-pub(super) use session::Session;
+pub(super) use session::{Session, UserState};
 pub(super) use transaction::Transaction;

@@ -12,20 +12,15 @@ use super::run::run;
 use super::session::{Replies, Session};
 use super::{ArgList, RespReply};
 use crate::command::{Error, Reply, Transcript};
-use crate::engine::Engine;
+use crate::engine::{Engine, Speaks};
 use crate::net::client::Client;
+use crate::net::memcached;
 use crate::net::protocol::{Kind, NextInput, Protocol, Serving};
 use crate::net::transport::Output;
 
-impl Protocol for Session {
-    type Scratch = ArgList;
-    type Group<'i> = RespGroup<'i>;
-
-    const FULL: &'static [u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
-
-    /// In Redis's words.
-    const PROTECTED: &'static [u8] =
-        b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
+/// To a client from another machine where protected mode refuses it, in Redis's words.
+const PROTECTED: &[u8] =
+    b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
         password is set for the default user. In this mode connections are only accepted from \
         the loopback interface. If you want to connect from external computers to midi's port \
         you may adopt one of the following solutions: 1) Disable protected mode with the command \
@@ -37,8 +32,36 @@ impl Protocol for Session {
         the above things in order for the server to start accepting connections from the \
         outside.\r\n";
 
-    fn begin(engine: &Engine, client: Arc<Client>) -> Self {
-        Session::new(engine, client)
+impl Protocol for Session {
+    type Scratch = ArgList;
+    type Group<'i> = RespGroup<'i>;
+
+    fn full(speaks: Speaks) -> &'static [u8] {
+        match speaks {
+            Speaks::Resp => b"-ERR max number of clients reached (midi.maxclients)\r\n",
+            Speaks::Memcached => memcached::FULL,
+        }
+    }
+
+    fn protected(speaks: Speaks) -> &'static [u8] {
+        match speaks {
+            Speaks::Resp => PROTECTED,
+            Speaks::Memcached => memcached::PROTECTED,
+        }
+    }
+
+    fn begin(engine: &Engine, client: Arc<Client>, speaks: Speaks) -> Self {
+        let mut session = Session::new(engine, client);
+        if speaks == Speaks::Memcached {
+            session.memcached = Some(Box::default());
+            session
+                .select(engine.settings().port.memcached_database.load(Ordering::Relaxed) as u32);
+        }
+        session
+    }
+
+    fn speaks(&self) -> Speaks {
+        if self.memcached.is_some() { Speaks::Memcached } else { Speaks::Resp }
     }
 
     fn is_logged_in(&self) -> bool {
@@ -51,7 +74,8 @@ impl Protocol for Session {
 
     #[inline]
     fn kind(&self) -> Option<Kind> {
-        (self.is_plain() && !self.parser.has_gathered()).then_some((self.db, self.resp3))
+        let together = self.is_plain() && !self.parser.has_gathered() && self.memcached.is_none();
+        together.then_some((self.db, self.resp3))
     }
 
     #[inline]
@@ -83,26 +107,37 @@ impl Protocol for Session {
 
     fn run(&mut self, serving: &mut Serving<'_, Self>, input: &[u8]) -> usize {
         let (mut caller, args) = PortCaller::new(serving, self);
+        if caller.session.memcached.is_some() {
+            return memcached::run(&mut caller, input);
+        }
         run(&mut caller, args, input)
     }
 
     fn is_muted(&self) -> bool {
-        matches!(self.replies, Replies::Unwanted | Replies::Skipping)
+        let is_silent = self.memcached.as_ref().is_some_and(|it| it.is_muted());
+        is_silent || matches!(self.replies, Replies::Unwanted | Replies::Skipping)
     }
 
     fn say(&self, reply: &Transcript, output: &mut Output) {
+        if let Some(conversation) = &self.memcached {
+            return conversation.say(reply, output);
+        }
         reply.play(&mut RespReply::new(output, self.resp3));
     }
 
     fn undo(&mut self) -> Vec<u8> {
         self.exec_replies = None;
+        if self.memcached.is_some() {
+            return memcached::UNDONE.to_vec();
+        }
         let mut words = Output::default();
         self.reply(&mut words).error(&Error::Unblocked.bare_text());
         std::mem::take(&mut words.own)
     }
 
     fn queued_bytes(&self) -> usize {
-        self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
+        let conversation = self.memcached.as_ref().map_or(0, |it| it.memory());
+        conversation + self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
     }
 
     fn show_condition(&self) {

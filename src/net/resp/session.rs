@@ -14,6 +14,7 @@ use crate::command::Args;
 use crate::engine::{DEFAULT_USER, Engine, Gates, User, Users};
 use crate::net::client::Client;
 use crate::net::flow::{Flow, State};
+use crate::net::memcached::Conversation;
 use crate::net::transport::Output;
 
 /// The state of a connection apart from its bytes.
@@ -46,6 +47,8 @@ pub struct Session {
     pub(super) exec_replies: Option<Box<ExecReplies>>,
     /// Scripts that are about to go to the main thread.
     pub(super) scripts: PendingScripts,
+    /// What it keeps if it speaks memcached's protocol instead of RESP.
+    pub memcached: Option<Box<Conversation>>,
 }
 
 /// A user as of an epoch: sessions with equal values have equal rights.
@@ -87,6 +90,7 @@ impl Session {
             transaction: None,
             exec_replies: None,
             scripts: PendingScripts::default(),
+            memcached: None,
         };
         session.be_nobody(engine);
         session
@@ -218,7 +222,7 @@ impl Session {
     }
 
     /// Looks the user up again if the list of users has changed.
-    pub(super) fn refresh(&mut self, engine: &Engine) -> UserState {
+    pub fn refresh(&mut self, engine: &Engine) -> UserState {
         let epoch = engine.users.epoch();
         if epoch == self.epoch {
             return UserState::Good;
@@ -284,7 +288,7 @@ fn settled(epoch: u64) -> u64 {
 }
 
 /// The result of refreshing a session's user.
-pub(super) enum UserState {
+pub enum UserState {
     /// It may go on.
     Good,
     /// The host's rules are changing, so the user is not known yet.

@@ -3,15 +3,16 @@
 use std::ptr;
 
 use super::Entry;
-use super::shape::{LAYOUT, WIDE_KEY, WIDE_VALUE, block_bytes, key_at, key_len_bytes};
+use super::shape::{WIDE_KEY, WIDE_VALUE, block_bytes, key_at, key_len_bytes};
 
 impl Entry {
-    /// [`Entry::overwrite`] for what is most common: both values are in the block, neither has an
-    /// expiry, and all parts stay where they are. False if that is not so; then nothing is done.
+    /// [`Entry::overwrite`] for what is most common: both values are in the block, both are strings
+    /// that were set as they are, neither has an expiry, and all parts stay where they are. False
+    /// if that is not so; then nothing is done.
     #[inline(always)]
     pub(in crate::store) fn overwrite_bytes(&mut self, bytes: &[u8]) -> bool {
         let wide = if bytes.len() > u8::MAX as usize { WIDE_VALUE } else { 0 };
-        let (flags, key) = (self.flags() & LAYOUT, self.flags() & WIDE_KEY);
+        let (flags, key) = (self.flags(), self.flags() & WIDE_KEY);
         if flags != wide | key {
             return false;
         }
@@ -22,9 +23,8 @@ impl Entry {
         }
         let block = self.0.as_ptr();
         // SAFETY: the block has room for the value, whose length is as wide as the one before; the
-        // value is never in this block. Without type bits it is a string that was set as it is.
+        // value is never in this block.
         unsafe {
-            block.write(flags);
             let at = block.add(1 + key_len_bytes(flags));
             if wide == 0 {
                 at.write(bytes.len() as u8);

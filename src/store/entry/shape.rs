@@ -61,6 +61,8 @@ pub(super) struct Shape {
     pub(super) key_len: usize,
     /// The value's size in the block, in bytes.
     pub(super) value_len: usize,
+    /// The size of the traits behind it, in bytes.
+    pub(super) traits: usize,
 }
 
 impl Shape {
@@ -86,7 +88,7 @@ impl Shape {
             flags |= WIDE_VALUE;
         }
         assert!(key.len() <= u32::MAX as usize && value_len <= u32::MAX as usize);
-        Shape { flags, key_len: key.len(), value_len }
+        Shape { flags, key_len: key.len(), value_len, traits: 0 }
     }
 
     #[inline]
@@ -100,8 +102,13 @@ impl Shape {
     }
 
     #[inline]
+    pub(super) fn traits_at(self) -> usize {
+        self.value_at() + self.value_len
+    }
+
+    #[inline]
     pub(super) fn block(self) -> usize {
-        block_bytes(self.value_at() + self.value_len)
+        block_bytes(self.traits_at() + self.traits)
     }
 }
 

@@ -1,5 +1,5 @@
-use super::shape::LAYOUT;
 use super::*;
+use crate::store::{Origin, Type};
 
 fn check(entry: &Entry, key: &[u8], value: &[u8], expire_at: Option<UnixMs>) {
     assert_eq!(entry.key(), key);
@@ -56,10 +56,12 @@ fn bytes_go_over_bytes_where_the_block_stays_the_same() {
             for from in inline.map(Value::Inline).into_iter().chain([Value::Shared(&shared)]) {
                 for to in inline {
                     let mut entry = Entry::new(key, from, expire_at);
-                    entry.set_origin(Origin::Edited);
                     let block = entry.bytes();
                     let new = Entry::new(key, Value::Inline(to), None);
-                    let fits = (new.flags(), new.bytes()) == (entry.flags() & LAYOUT, block);
+                    let fits = (new.flags(), new.bytes()) == (entry.flags(), block);
+                    if !fits {
+                        entry.set_origin(Origin::Edited);
+                    }
                     assert_eq!(entry.overwrite_bytes(to), fits);
                     let (value, origin) =
                         if fits { (to, Origin::Given) } else { (from.bytes(), Origin::Edited) };

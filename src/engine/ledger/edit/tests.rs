@@ -5,7 +5,7 @@ use super::*;
 use crate::command::{Action, Args, Error, find, host_commands};
 use crate::engine::testing::{Said, open_engine};
 use crate::engine::{Engine, Outcome, StagedKey, Staging, Taking};
-use crate::store::{Origin, Type};
+use crate::store::{Traits, Type};
 use crate::sync::LOCKED;
 
 /// When the keys of these tests are due.
@@ -187,7 +187,7 @@ fn clients_are_notified_of_keys_that_a_load_replaces_removes_or_brings() {
         let staging = Staging::new(tested.engine.shards());
         for (db, key) in [(0, b"a"), (1, b"c")] {
             let (value, hash) = (Value::Inline(b"3"), staging.hash(key));
-            let new = StagedKey { key, value, expire_at: Some(DUE), origin: Origin::Given };
+            let new = StagedKey { key, value, expire_at: Some(DUE), traits: Traits::default() };
             assert!(staging.lock(staging.shard_of(hash)).insert(db, hash, &new));
         }
         let before = tested.engine.ledger.age();

@@ -203,20 +203,20 @@ impl OpenRun {
                     }
                 }
                 [_, _, ..] => Record::SetRanges { key, pieces: Pieces::Of(bytes, parts) },
-                _ => Record::Set { key, value: bytes, expire_at, origin: value.origin() },
+                _ => Record::Set { key, value: bytes, expire_at, traits: value.traits() },
             },
             (ChangeKind::Whole, _) if packed.is_some_and(|it| it.len() < bytes.len()) => {
                 Record::Restore { key, payload: packed.unwrap_or_default(), expire_at }
             }
-            _ => Record::Set { key, value: bytes, expire_at, origin: value.origin() },
+            _ => Record::Set { key, value: bytes, expire_at, traits: value.traits() },
         };
         // A part is copied: a reference to a value that grows would force a copy of all of it.
-        if let Record::Set { expire_at, origin, .. } = record
+        if let Record::Set { expire_at, traits, .. } = record
             && bytes.len() >= REFERRED_BYTES
             && let Some(value) = value.shared()
         {
             self.begin_record(db, record.version());
-            return self.text.add_set(key, value, expire_at, origin);
+            return self.text.add_set(key, value, expire_at, &traits);
         }
         self.add(db, record);
     }

@@ -10,7 +10,7 @@ use super::super::super::api::{Ctx, api};
 use super::super::super::string::OwnString;
 use super::super::save_points;
 use crate::command::record::{Record, RecordText, Records, Words};
-use crate::store::Origin;
+use crate::store::Traits;
 
 /// The most arguments of a command that stands for a record, but for BITOP.
 const ARGUMENTS: usize = 5;
@@ -52,7 +52,7 @@ pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
             // The host makes one transaction of all.
             Record::Multi | Record::Exec => {}
             Record::Set { key, value, expire_at, .. } => {
-                log(Record::Set { key, value, expire_at, origin: Origin::Given });
+                log(Record::Set { key, value, expire_at, traits: Traits::default() });
             }
             Record::SetRanges { key, pieces } => {
                 for (offset, bytes) in pieces.iter() {
@@ -69,11 +69,11 @@ pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
 /// Whether a command of midi's says the same as the one record of this text.
 pub(super) fn is_as_command(text: &RecordText) -> bool {
     let Some(text) = text.plain() else {
-        // A SET.
-        return !matches!(text.words().iter().last(), Some(b"EDITED" | b"COMPUTED"));
+        // A SET. Its last word is a time or its value, if it has no traits.
+        return matches!(text.words().iter().count(), 3 | 5);
     };
     match Records::without_head(text).next() {
-        Some(Ok(Record::Set { origin, .. })) => origin == Origin::Given,
+        Some(Ok(Record::Set { traits, .. })) => traits == Traits::default(),
         // The command does nothing then, the record changes how the value came about.
         Some(Ok(Record::SetRange { bytes, .. })) => !bytes.is_empty(),
         Some(Ok(record)) => !matches!(record, Record::SetRanges { .. }),

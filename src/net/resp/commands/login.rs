@@ -31,6 +31,17 @@ pub(super) fn auth(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     log_in(caller, name, password, |session, output| session.reply(output).ok());
 }
 
+/// The outcome of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// The client is logged in.
+    Done,
+    /// The name or the password is wrong.
+    Wrong,
+    /// The host cannot be asked: a script takes too long.
+    Busy,
+}
+
 /// Has the host check a name and password; calls `then` if they are right.
 fn log_in(
     caller: &mut PortCaller<'_>,
@@ -38,11 +49,26 @@ fn log_in(
     password: &[u8],
     then: impl FnOnce(&mut Session, &mut Output) + Send + 'static,
 ) {
+    ask_for_login(caller, name, password, |login, session, output| match login {
+        Login::Done => then(session, output),
+        Login::Wrong => session.reply(output).error(WRONG_PASSWORD),
+        Login::Busy => session.reply(output).error(BUSY),
+    });
+}
+
+/// Has the host check a name and password, and logs the client in if they are right; calls `then`
+/// in any case.
+pub fn ask_for_login(
+    caller: &mut PortCaller<'_>,
+    name: &[u8],
+    password: &[u8],
+    then: impl FnOnce(Login, &mut Session, &mut Output) + Send + 'static,
+) {
     let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
     let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
     ask_main(caller, move |locked, engine, host| {
         let Some(host) = host else {
-            return Box::new(|session, output| session.reply(output).error(BUSY));
+            return Box::new(|session, output| then(Login::Busy, session, output));
         };
         let epoch = engine.users.epoch();
         let right = host.authenticate(locked, &name, &password);
@@ -56,9 +82,9 @@ fn log_in(
         Box::new(move |session: &mut Session, output: &mut Output| match user {
             Some(user) => {
                 session.log_in(user, epoch);
-                then(session, output);
+                then(Login::Done, session, output);
             }
-            None => session.reply(output).error(WRONG_PASSWORD),
+            None => then(Login::Wrong, session, output),
         })
     });
 }

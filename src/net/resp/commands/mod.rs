@@ -11,6 +11,7 @@ mod wait;
 
 pub(super) use exec::aborted;
 pub(super) use login::log_in_by_certificate;
+pub use login::{Login, ask_for_login};
 pub(super) use server::not_here;
 pub(super) use transaction::queue;
 pub(super) use wait::wait;

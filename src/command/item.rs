@@ -1,0 +1,384 @@
+//! What memcached's commands do where Redis's do otherwise, after memcached 1.6's protocol.txt.
+//!
+//! Only the memcached port calls these rows, with arguments that it has checked: so they have no
+//! names of their own at other doors. They differ from their relatives in flags, in the numbers of
+//! changes (CAS), and in numbers of 64 bits without a sign.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{
+    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, OneKey, Reply, Run, docs,
+};
+use crate::store::{Edit, Now, Origin, SharedValue, Traits, UnixMs, Value};
+
+/// An expiry up to this many seconds is one from now on, a longer one is a time since 1970.
+const RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
+
+/// The rows that only the memcached port has.
+pub(super) const ROWS: [Command; 5] = [
+    Command {
+        arity: 2,
+        keys: Keys::One(Access::Read),
+        ..row(
+            "mc-gets",
+            docs("Returns a value, its flags and the number of its last change."),
+            gets,
+            Flags { readonly: true, fast: true, ..Flags::NONE },
+        )
+    },
+    Command {
+        arity: -3,
+        keys: Keys::One(Access::ReadOverwrite),
+        ..row(
+            "mc-gat",
+            docs("Returns a value and sets when it expires."),
+            get_and_touch,
+            Flags { write: true, fast: true, ..Flags::NONE },
+        )
+    },
+    Command {
+        arity: -6,
+        keys: Keys::One(Access::Overwrite),
+        ..row(
+            "mc-store",
+            docs("Stores an item, on conditions."),
+            store,
+            Flags { write: true, deny_oom: true, ..Flags::NONE },
+        )
+    },
+    Command {
+        arity: 4,
+        keys: Keys::One(Access::Overwrite),
+        ..row(
+            "mc-count",
+            docs("Counts an item up or down."),
+            count,
+            Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
+        )
+    },
+    Command {
+        arity: 3,
+        keys: Keys::One(Access::Overwrite),
+        ..row(
+            "mc-touch",
+            docs("Sets when an item expires."),
+            touch,
+            Flags { write: true, fast: true, ..Flags::NONE },
+        )
+    },
+];
+
+const fn row(
+    name: &'static str,
+    docs: Docs,
+    action: fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>,
+    flags: Flags,
+) -> Command {
+    Command {
+        name,
+        doors: Doors::Memcached,
+        docs,
+        action: Action::OneKey(Run::Edit(action)),
+        ..Command::on_strings(flags)
+    }
+}
+
+/// When something expires.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ItemExpiry {
+    Never,
+    At(UnixMs),
+    /// It has expired.
+    Passed,
+}
+
+impl ItemExpiry {
+    /// As memcached understands a number of seconds.
+    fn of(seconds: i64, now: &Now) -> Self {
+        let at = match seconds {
+            0 => return ItemExpiry::Never,
+            1..=RELATIVE_SECONDS => now.ms() + seconds * 1000,
+            _ => seconds * 1000,
+        };
+        if seconds > 0 && at > now.ms() { ItemExpiry::At(at) } else { ItemExpiry::Passed }
+    }
+
+    fn of_argument(cx: &OneKey<'_>, argument: usize) -> Result<Self, Error> {
+        let seconds = signed_32(cx.args.get(argument)).ok_or(Error::NotAnInteger)?;
+        Ok(ItemExpiry::of(seconds.into(), cx.now()))
+    }
+}
+
+/// The last number of a change that was given to a key; 0 before the first.
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// The next number of a change. They only grow in one process; a process begins at random, so that
+/// a number of another one is most probably none of its own.
+pub fn draw_number() -> u64 {
+    if LAST_NUMBER.load(Ordering::Relaxed) == 0 {
+        let base = fastrand::u64(1 << 40..1 << 62);
+        let _ = LAST_NUMBER.compare_exchange(0, base, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// A value in a reply, behind its number if that is wanted; null if there is none.
+fn say(key: &mut Edit<'_>, reply: &mut dyn Reply, with_number: bool) -> Result<(), Error> {
+    let number = if with_number { key.number(draw_number) } else { None };
+    let Some(entry) = key.read() else {
+        reply.null();
+        return Ok(());
+    };
+    let value = entry.string().map_err(Error::from)?;
+    if let Some(number) = number {
+        reply.integer(number as i64);
+    }
+    reply.value(&value);
+    Ok(())
+}
+
+/// `mc-gets key`. No change: a number is neither logged nor counted.
+fn gets(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    say(&mut cx.key, reply, true)
+}
+
+/// Sets the expiry of a key that exists; false if there is none.
+fn set_expiry(cx: &mut OneKey<'_>, expiry: ItemExpiry) -> bool {
+    if !cx.key.is_there() {
+        return false;
+    }
+    match expiry {
+        ItemExpiry::Passed => _ = cx.delete(),
+        ItemExpiry::Never if cx.key.expiry().is_none() => {}
+        ItemExpiry::Never => {
+            cx.key.expire_at(None);
+            cx.tell(Event::PERSIST);
+        }
+        ItemExpiry::At(at) => {
+            cx.key.expire_at(Some(at));
+            cx.tell(Event::EXPIRE);
+        }
+    }
+    true
+}
+
+/// `mc-gat key seconds [number]`.
+fn get_and_touch(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let expiry = ItemExpiry::of_argument(cx, 2)?;
+    say(&mut cx.key, reply, cx.args.len() > 3)?;
+    set_expiry(cx, expiry);
+    Ok(())
+}
+
+/// `mc-touch key seconds`.
+fn touch(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let expiry = ItemExpiry::of_argument(cx, 2)?;
+    reply.simple(if set_expiry(cx, expiry) { "TOUCHED" } else { "NOT_FOUND" });
+    Ok(())
+}
+
+/// `mc-store key value mode flags seconds [number]`; the mode is memcached's name of the command.
+fn store(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.limits.key(cx.key.name())?;
+    cx.limits.value(cx.args.get(2).len())?;
+    let traits = cx.key.read().map(|entry| entry.string().map(|value| value.traits()));
+    let old = traits.transpose().map_err(Error::from)?;
+    let refusal = match (cx.args.get(3), old) {
+        (b"add", Some(_)) | (b"replace" | b"append" | b"prepend", None) => Some("NOT_STORED"),
+        (b"cas", None) => Some("NOT_FOUND"),
+        // A key without a number has changed since anybody asked.
+        (b"cas", Some(old)) if old.number == 0 || old.number != number(cx, 6)? => Some("EXISTS"),
+        _ => None,
+    };
+    if let Some(word) = refusal {
+        reply.simple(word);
+        return Ok(());
+    }
+    match (cx.args.get(3), old) {
+        (b"append", Some(_)) => {
+            if !append(cx)? {
+                reply.simple("NOT_STORED");
+                return Ok(());
+            }
+        }
+        (b"prepend", Some(old)) => {
+            if !prepend(cx, old)? {
+                reply.simple("NOT_STORED");
+                return Ok(());
+            }
+        }
+        _ => put(cx)?,
+    }
+    reply.simple("STORED");
+    Ok(())
+}
+
+fn number(cx: &OneKey<'_>, argument: usize) -> Result<u64, Error> {
+    unsigned_64(cx.args.get(argument)).ok_or(Error::NotAnInteger)
+}
+
+/// Puts the item in place of any other.
+fn put(cx: &mut OneKey<'_>) -> Result<(), Error> {
+    let flags = unsigned_32(cx.args.get(4)).ok_or(Error::NotAnInteger)?;
+    let expiry = ItemExpiry::of_argument(cx, 5)?;
+    let expire_at = match expiry {
+        ItemExpiry::Never => None,
+        ItemExpiry::At(at) => Some(at),
+        ItemExpiry::Passed => {
+            cx.delete();
+            return Ok(());
+        }
+    };
+    let kept = cx.args.keep(2, cx.limits.keep_bytes);
+    let value = kept.as_ref().map_or(Value::Inline(cx.args.get(2)), Value::Shared);
+    cx.key.set_with(value, expire_at, Traits { flags, ..Traits::default() });
+    cx.tell(Event::SET);
+    if expire_at.is_some() {
+        cx.tell(Event::EXPIRE);
+    }
+    Ok(())
+}
+
+/// Appends to the value; false if it would be too long.
+fn append(cx: &mut OneKey<'_>) -> Result<bool, Error> {
+    let (len, bytes) = (value_len(cx), cx.args.get(2));
+    if cx.limits.value(len + bytes.len()).is_err() {
+        return Ok(false);
+    }
+    cx.write_at(len, bytes)?;
+    cx.key.set_origin(Origin::Edited);
+    cx.tell(Event::APPEND);
+    Ok(true)
+}
+
+/// Puts bytes in front of the value; false if it would be too long.
+fn prepend(cx: &mut OneKey<'_>, old: Traits) -> Result<bool, Error> {
+    let (len, bytes) = (value_len(cx), cx.args.get(2));
+    if cx.limits.value(len + bytes.len()).is_err() {
+        return Ok(false);
+    }
+    let value = cx.key.read().map(|entry| entry.string().map(|value| value.bytes().to_vec()));
+    let value = [bytes, &value.and_then(Result::ok).unwrap_or_default()].concat();
+    replace(cx, value, old);
+    cx.tell(Event::SET);
+    Ok(true)
+}
+
+fn value_len(cx: &OneKey<'_>) -> usize {
+    cx.key.read().and_then(|entry| Some(entry.string().ok()?.len())).unwrap_or(0)
+}
+
+/// Sets another value of an item, which keeps its flags and its expiry.
+fn replace(cx: &mut OneKey<'_>, value: Vec<u8>, old: Traits) {
+    let traits = Traits { flags: old.flags, ..Traits::default() };
+    let expire_at = cx.key.expiry();
+    if value.len() < cx.limits.keep_bytes {
+        return cx.key.set_with(Value::Inline(&value), expire_at, traits);
+    }
+    cx.key.set_with(Value::Shared(&SharedValue::new(value)), expire_at, traits);
+}
+
+/// `mc-count key incr|decr delta`.
+fn count(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let delta = number(cx, 3)?;
+    let Some(entry) = cx.key.read() else {
+        reply.null();
+        return Ok(());
+    };
+    let value = entry.string().map_err(Error::from)?;
+    let old = value.traits();
+    let Some(before) = unsigned_64(value.bytes()) else {
+        reply.simple("NON_NUMERIC");
+        return Ok(());
+    };
+    let after = match cx.args.get(2) {
+        b"incr" => before.wrapping_add(delta),
+        _ => before.saturating_sub(delta),
+    };
+    let mut text = itoa::Buffer::new();
+    let text = text.format(after).as_bytes();
+    replace(cx, text.to_vec(), old);
+    cx.tell(Event::INCRBY);
+    reply.bulk(text);
+    Ok(())
+}
+
+/// Reads a number as C's strtoull does, but for what memcached refuses: it ends with the text or at
+/// a blank, and is not negative.
+pub fn unsigned_64(text: &[u8]) -> Option<u64> {
+    let (is_negative, digits) = sign_and_digits(text)?;
+    let number: u64 = digits.parse().ok()?;
+    let number = if is_negative { number.wrapping_neg() } else { number };
+    (!is_negative || number as i64 >= 0).then_some(number)
+}
+
+/// Reads a number of 32 bits as memcached does: higher bits are cut off.
+pub fn unsigned_32(text: &[u8]) -> Option<u32> {
+    unsigned_64(text).map(|number| number as u32)
+}
+
+/// Reads a number of 32 bits with a sign as memcached does: higher bits are cut off.
+pub fn signed_32(text: &[u8]) -> Option<i32> {
+    let (is_negative, digits) = sign_and_digits(text)?;
+    let number: i64 = digits.parse().ok()?;
+    Some(if is_negative { number.wrapping_neg() } else { number } as i32)
+}
+
+fn sign_and_digits(text: &[u8]) -> Option<(bool, &str)> {
+    let text = text.trim_ascii_start();
+    let (is_negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+    let digits = &text[..end];
+    let are_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    are_digits
+        .then(|| std::str::from_utf8(digits).ok())
+        .flatten()
+        .map(|digits| (is_negative, digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiries_are_memcacheds() {
+        let now = Now::at(1_700_000_000_000);
+        let of = |seconds| ItemExpiry::of(seconds, &now);
+        assert!(of(0) == ItemExpiry::Never);
+        assert!(of(1) == ItemExpiry::At(1_700_000_001_000));
+        assert!(of(RELATIVE_SECONDS) == ItemExpiry::At(1_702_592_000_000));
+        assert!(of(RELATIVE_SECONDS + 1) == ItemExpiry::Passed);
+        assert!(of(1_700_000_000) == ItemExpiry::Passed);
+        assert!(of(1_700_000_001) == ItemExpiry::At(1_700_000_001_000));
+        assert!(of(-1) == ItemExpiry::Passed && of(i32::MIN.into()) == ItemExpiry::Passed);
+    }
+
+    #[test]
+    fn numbers_are_of_64_bits_without_a_sign() {
+        for (value, number) in [
+            (&b"0"[..], Some(0)),
+            (b"18446744073709551615", Some(u64::MAX)),
+            (b"18446744073709551616", None),
+            (b"007", Some(7)),
+            (b"7  ", Some(7)),
+            (b"7 x", Some(7)),
+            (b" +7", Some(7)),
+            (b"-7", None),
+            (b"7x", None),
+            (b"", None),
+            (b" ", None),
+            (b"+-7", None),
+        ] {
+            assert_eq!(unsigned_64(value), number, "{}", value.escape_ascii());
+        }
+        assert_eq!(unsigned_32(b"4294967297"), Some(1));
+        assert_eq!(
+            (signed_32(b"-1"), signed_32(b"+12"), signed_32(b"x")),
+            (Some(-1), Some(12), None)
+        );
+    }
+}

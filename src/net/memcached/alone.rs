@@ -1,0 +1,150 @@
+//! Requests that run by themselves.
+
+use super::caller::ItemCaller;
+use super::conversation::KeptKeys;
+use super::parse::MemcachedRequest;
+use super::plan::Planned;
+use super::reply::{MemcachedReply, ReplyForm, Wording};
+use super::run::{conversation, limits};
+use super::stats;
+use crate::command::{Args, COMMANDS, Reply, number_of};
+use crate::engine::{Author, Call, Refusal};
+use crate::net::flow::State;
+use crate::net::resp::PortCaller;
+use crate::net::shared::count;
+use crate::store::Now;
+
+/// The version that clients are told: memcached's whose words these are, and midi's.
+const VERSION: &str = concat!("VERSION 1.6.18-midi-", env!("CARGO_PKG_VERSION"));
+
+/// Appends a line.
+pub(super) fn say_line(caller: &mut PortCaller<'_>, text: &[u8]) {
+    caller.output.own.extend_from_slice(text);
+    caller.output.own.extend_from_slice(b"\r\n");
+}
+
+/// Whether what ran must be tried again later.
+fn is_put_off(caller: &PortCaller<'_>) -> bool {
+    matches!(caller.session.flow.state, State::Deferred | State::Again)
+}
+
+/// Runs one call by itself. Returns where it ends; 0 if it has not run.
+pub(super) fn run_alone(caller: &mut PortCaller<'_>, planned: &Planned<'_>) -> usize {
+    let call = planned.call(caller.engine(), caller.session.db, limits(caller));
+    let has_failed = run_call(caller, call, planned.rights, planned.key(), planned.answered);
+    if is_put_off(caller) {
+        return 0;
+    }
+    let talk = conversation(caller);
+    talk.keys = planned.keys.map(KeptKeys::of);
+    if has_failed && let Some(keys) = planned.keys {
+        // The error stands for all keys behind it.
+        talk.keys = None;
+        talk.skipped = keys.left + keys.line_end;
+    }
+    planned.end
+}
+
+/// Runs a call, if the user may make it. True if it was answered with an error here.
+fn run_call(
+    caller: &mut PortCaller<'_>,
+    mut call: Call<'_>,
+    rights: usize,
+    key: &[u8],
+    answered: Wording,
+) -> bool {
+    let began = caller.turn.alone.command_begins();
+    caller.said = caller.output.end();
+    let has_failed = match refusal(caller, &call, rights) {
+        Some(text) => {
+            MemcachedReply::of_one(caller.output, key, answered).error(&text);
+            true
+        }
+        None => {
+            let (engine, slot, said) = (caller.engine(), caller.slot(), caller.output.end());
+            engine.run(slot, &mut call, &mut ItemCaller { port: caller, key, answered });
+            caller.output.own[said..].starts_with(b"SERVER_ERROR")
+        }
+    };
+    caller.turn.alone.command_ended(began);
+    if !is_put_off(caller) {
+        count(&caller.worker.counts().commands, 1);
+    }
+    has_failed
+}
+
+/// The error for a call that the user may not make: it needs the rights of this row.
+fn refusal(caller: &PortCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Vec<u8>> {
+    let user = caller.session.user.as_ref()?;
+    let (name, key) = (COMMANDS[rights].name, [call.args.get(0), call.args.get(1)]);
+    let args = Args::new(&key[..call.args.len().min(2)]);
+    let denied = user.check(rights, &args, call.db).err()?;
+    caller.worker.note_refusal(|| Refusal::new(user, denied, name, &args));
+    Some(denied.text(name, &args))
+}
+
+/// Answers a request that is no call of one key; returns where it ends, 0 if it has not run.
+pub(super) fn own_request(
+    caller: &mut PortCaller<'_>,
+    request: MemcachedRequest<'_>,
+    end: usize,
+    is_silent: bool,
+) -> usize {
+    match request {
+        MemcachedRequest::Answer(text) if is_silent => _ = text,
+        MemcachedRequest::Answer(text) => say_line(caller, text.as_bytes()),
+        MemcachedRequest::Version => say_line(caller, VERSION.as_bytes()),
+        MemcachedRequest::Quit => caller.session.flow.state = State::Closing,
+        MemcachedRequest::Stats(which) => stats::say(caller, which),
+        MemcachedRequest::FlushAll(delay) => return flush_all(caller, delay, end, is_silent),
+        MemcachedRequest::TooLarge(_, skipped) => {
+            return too_large(caller, request, skipped, end, is_silent);
+        }
+        // Those are calls.
+        _ => {}
+    }
+    end
+}
+
+fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: bool) -> usize {
+    if delay > 0 {
+        if !is_silent {
+            say_line(caller, b"SERVER_ERROR flush_all with a delay is not supported");
+        }
+        return end;
+    }
+    let Some(command) = number_of("flushdb") else { return end };
+    let call = Call {
+        command,
+        args: Args::new(&[b"flushdb"]),
+        db: caller.session.db,
+        now: Now::lazy(caller.engine().config().clock),
+        limits: caller.limits.alone(),
+        prefix: "",
+        author: Author::Nobody,
+    };
+    run_call(caller, call, command, b"", Wording { form: ReplyForm::Said, is_silent });
+    if is_put_off(caller) { 0 } else { end }
+}
+
+/// The data of a storage command is too large. It is skipped, and what a `set` should have replaced
+/// is removed.
+fn too_large(
+    caller: &mut PortCaller<'_>,
+    request: MemcachedRequest<'_>,
+    skipped: usize,
+    end: usize,
+    is_silent: bool,
+) -> usize {
+    if let Some(planned) = Planned::of(request, end, true) {
+        run_alone(caller, &planned);
+        if is_put_off(caller) {
+            return 0;
+        }
+    }
+    if !is_silent {
+        say_line(caller, b"SERVER_ERROR object too large for cache");
+    }
+    conversation(caller).skipped = skipped;
+    end
+}

@@ -1,0 +1,37 @@
+//! memcached's text protocol, as memcached 1.6 reads and writes it.
+//!
+//! ```text
+//! input ─► parse ─► run ─┬─► plan: several keys together ─► engine
+//!                        └─► alone: one by itself ────────► engine
+//! reply ◄─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A connection that speaks it has a [`Conversation`] beside the session that every connection has:
+//! its user, its database, what it waits for. Commands are rows of the one command table: those of
+//! Redis where they do the same, rows of their own (`command/item.rs`) where they do not.
+
+mod alone;
+mod caller;
+mod conversation;
+mod login;
+pub mod parse;
+mod plan;
+mod reply;
+mod run;
+mod stats;
+
+pub use conversation::Conversation;
+pub use run::run;
+
+/// To a client that connects when all places are taken.
+pub const FULL: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// To a client from another machine where protected mode refuses it.
+pub const PROTECTED: &[u8] = b"SERVER_ERROR protected mode is on, and the default user needs no \
+    password: only clients on the server's own machine are served. Set a password for the default \
+    user, or midi.protected-mode no\r\n";
+
+/// The last words to a client whose commands were taken back.
+pub const UNDONE: &[u8] =
+    b"SERVER_ERROR UNBLOCKED force unblock from blocking operation, instance state changed (master \
+      -> replica?)\r\n";

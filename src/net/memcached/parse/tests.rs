@@ -1,0 +1,113 @@
+use super::*;
+
+const MOST: usize = 100;
+
+fn request(input: &[u8]) -> (MemcachedRequest<'_>, bool) {
+    match parse(input, MOST, 0) {
+        ParsedRequest::Request(request, end, is_silent) => {
+            if !matches!(request, MemcachedRequest::Get(_)) {
+                assert_eq!(end, input.len(), "{}", input.escape_ascii());
+            }
+            (request, is_silent)
+        }
+        other => panic!("{}: {other:?}", input.escape_ascii()),
+    }
+}
+
+#[test]
+fn storage_commands_have_data() {
+    let store = |mode, number| StoreRequest {
+        mode,
+        key: b"key",
+        flags: b"1",
+        expiry: b"-2",
+        number,
+        value: b"a\r\nb",
+    };
+    for mode in [&b"set"[..], b"add", b"replace", b"append", b"prepend"] {
+        let input = [mode, b" key 1 -2 4\r\na\r\nb\r\n"].concat();
+        assert_eq!(request(&input), (MemcachedRequest::Store(store(mode, b"")), false));
+        let input = [mode, b" key 1 -2 4 noreply\r\na\r\nb\r\n"].concat();
+        assert_eq!(request(&input), (MemcachedRequest::Store(store(mode, b"")), true));
+    }
+    let input = b"cas key 1 -2 4 77\r\na\r\nb\r\n";
+    assert_eq!(request(input), (MemcachedRequest::Store(store(b"cas", b"77")), false));
+    for cut in 0..input.len() {
+        let expected = match cut {
+            0..19 => ParsedRequest::NoLine,
+            _ => ParsedRequest::Incomplete(input.len() - cut),
+        };
+        assert_eq!(parse(&input[..cut], MOST, 0), expected, "{cut}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_memcacheds_words() {
+    let long = "k".repeat(MEMCACHED_KEY_BYTES + 1);
+    for (line, answer) in [
+        ("", ERROR),
+        ("x", ERROR),
+        ("get", ERROR),
+        ("nosuch a b", ERROR),
+        ("set key 1 2", ERROR),
+        ("set key x 0 1", BAD_FORMAT),
+        ("set key 0 x 1", BAD_FORMAT),
+        ("set key 0 0 x", BAD_FORMAT),
+        ("set key 0 0 -1", BAD_FORMAT),
+        ("set key 0 0 2147483647", BAD_FORMAT),
+        ("cas key 0 0 1 x", BAD_FORMAT),
+        ("incr key x", BAD_DELTA),
+        ("incr key -1", BAD_DELTA),
+        ("touch key x", BAD_EXPIRY),
+        ("gat x key", BAD_EXPIRY),
+        ("gat 10", "END"),
+        ("delete key 5", BAD_DELETE),
+        ("flush_all x", BAD_EXPIRY),
+        ("verbosity x", BAD_FORMAT),
+        ("verbosity", ERROR),
+        ("cache_memlimit 1", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"),
+        ("shutdown", "ERROR: shutdown not enabled"),
+        (&format!("get a {long}"), BAD_FORMAT),
+        (&format!("delete {long}"), BAD_FORMAT),
+        (&format!("incr {long} 1"), BAD_FORMAT),
+    ] {
+        for end in ["\r\n", "\n"] {
+            let input = format!("{line}{end}");
+            assert_eq!(request(input.as_bytes()).0, MemcachedRequest::Answer(answer), "{line}");
+        }
+    }
+    assert_eq!(request(b"set key 0 0 1\r\nabc").0, MemcachedRequest::Answer(BAD_DATA));
+    assert_eq!(parse(&[b'x'; MEMCACHED_LINE_BYTES + 1], MOST, 0), ParsedRequest::TooLong);
+    assert_eq!(parse(&[b"get ", &[b'x'; 5000][..]].concat(), MOST, 0), ParsedRequest::NoLine);
+    assert_eq!(request(b"GET / HTTP/1.1\r\n").0, MemcachedRequest::Quit);
+    assert_eq!(request(b"set key 0 0 101\r\n").0, MemcachedRequest::TooLarge(Some(b"key"), 103));
+    assert_eq!(request(b"add key 0 0 101\r\n").0, MemcachedRequest::TooLarge(None, 103));
+}
+
+/// The keys of a line, and where it ends.
+fn keys(input: &[u8]) -> (Vec<&[u8]>, usize) {
+    let ParsedRequest::Request(MemcachedRequest::Get(mut line), mut at, false) =
+        parse(input, MOST, 0)
+    else {
+        panic!("no get")
+    };
+    let mut keys = Vec::new();
+    while line.left > 0 {
+        let (key, end, left) = next_key(&input[at..], line).expect("a key");
+        keys.push(key);
+        (at, line) = (at + end, left);
+    }
+    (keys, at + line.line_end)
+}
+
+#[test]
+fn keys_are_taken_one_by_one() {
+    for (line, wanted) in [
+        (&b"get a\r\n"[..], &[&b"a"[..]][..]),
+        (b"gets  a  bb  \r\n", &[b"a", b"bb"]),
+        (b"gat 10 a b c\n", &[b"a", b"b", b"c"]),
+        (b"  get get\r\r\n", &[b"get\r"]),
+    ] {
+        assert_eq!(keys(line), (wanted.to_vec(), line.len()), "{}", line.escape_ascii());
+    }
+}

@@ -1,0 +1,220 @@
+//! Running a connection's requests: parsed ahead, run in the order sent.
+
+use std::sync::atomic::Ordering;
+
+use super::alone::{own_request, run_alone, say_line};
+use super::caller::ItemCaller;
+use super::conversation::{Conversation, KeptKeys};
+use super::login;
+use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
+use super::plan::{Planned, PlannedCalls, RequestPlan};
+use super::reply::MemcachedReply;
+use crate::command::{COMMANDS, Limits};
+use crate::engine::{Gate, Intent, Outcome, Taking};
+use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
+use crate::net::flow::State;
+use crate::net::resp::{PortCaller, UserState};
+use crate::net::shared::count;
+use crate::net::turn::Pace;
+
+/// Runs the requests at the start of a connection's input, as long as it may go on; returns their
+/// length.
+pub fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
+    let mut at = 0;
+    let mut pace = Pace::default();
+    // What other work on this thread has seen does not concern this connection.
+    caller.slot().take_seen();
+    caller.session.flow.missing = 0;
+    while caller.session.may_run()
+        && caller.output.len() <= OUTPUT_PAUSE
+        && !caller.turn.alone.is_over()
+        && !pace.is_over(caller.turn.at_once)
+    {
+        at += run_some(caller, &input[at..]);
+        if at == input.len() && caller.session.flow.missing == 0 {
+            caller.session.flow.missing = 1;
+        }
+    }
+    let seen = caller.slot().take_seen();
+    caller.session.flow.wait_for(seen);
+    at
+}
+
+/// The state of the protocol.
+pub(super) fn conversation<'c>(caller: &'c mut PortCaller<'_>) -> &'c mut Conversation {
+    caller.session.memcached.get_or_insert_default()
+}
+
+/// To a client whose database does not exist.
+const NO_DATABASE: &[u8] =
+    b"SERVER_ERROR midi.memcached-database is not the number of a database of the server";
+
+/// The limits of requests.
+pub(super) fn limits(caller: &PortCaller<'_>) -> Limits {
+    let most = caller.engine().settings().port.memcached_item_size.load(Ordering::Relaxed);
+    Limits { max_value_bytes: caller.limits.max_value_bytes.min(most), ..caller.limits }
+}
+
+/// What follows the requests that run together.
+enum PlanStop<'i> {
+    /// The end of the input, or of the room for more.
+    End,
+    /// A call that runs by itself.
+    Alone(Planned<'i>),
+    /// A request that is no call of one key, up to there, and whether it is silent.
+    Own(MemcachedRequest<'i>, usize, bool),
+    /// The beginning of a request, as the parser says.
+    Incomplete(ParsedRequest<'i>),
+}
+
+fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
+    let talk = conversation(caller);
+    if talk.skipped > 0 {
+        let skipped = talk.skipped.min(input.len());
+        talk.skipped -= skipped;
+        return skipped;
+    }
+    match caller.session.refresh(caller.engine()) {
+        UserState::Good => {}
+        UserState::Unknown => {
+            caller.session.flow.state = State::Deferred;
+            return 0;
+        }
+        UserState::Gone => {
+            caller.session.flow.state = State::Closing;
+            return 0;
+        }
+    }
+    if caller.session.user.is_none() {
+        return login::run(caller, input);
+    }
+    if caller.session.db >= caller.engine().config().databases {
+        say_line(caller, NO_DATABASE);
+        caller.session.flow.state = State::Closing;
+        return input.len();
+    }
+    let kept = conversation(caller).keys.clone();
+    let mut plan = RequestPlan::default();
+    let stop = fill(caller, input, kept.as_ref().map(KeptKeys::keys), &mut plan);
+    if !plan.0.is_empty() {
+        return run_together(caller, &plan);
+    }
+    match stop {
+        PlanStop::End => 0,
+        PlanStop::Alone(planned) => run_alone(caller, &planned),
+        PlanStop::Own(request, end, is_silent) => {
+            conversation(caller).seen = 0;
+            own_request(caller, request, end, is_silent)
+        }
+        PlanStop::Incomplete(parsed) => not_whole(caller, input, &parsed),
+    }
+}
+
+/// The input begins with a request that has not come as a whole.
+pub(super) fn not_whole(
+    caller: &mut PortCaller<'_>,
+    input: &[u8],
+    parsed: &ParsedRequest<'_>,
+) -> usize {
+    match parsed {
+        ParsedRequest::Incomplete(missing) => caller.session.flow.missing = *missing,
+        ParsedRequest::NoLine => {
+            conversation(caller).seen = input.len();
+            caller.session.flow.missing = 1;
+        }
+        ParsedRequest::TooLong | ParsedRequest::Request(..) => {
+            caller.session.flow.state = State::Closing;
+            return input.len();
+        }
+    }
+    0
+}
+
+/// Adds the calls at the start of the input to a plan, until something stops it.
+fn fill<'i>(
+    caller: &mut PortCaller<'_>,
+    input: &'i [u8],
+    mut keys: Option<KeysOfLine<'i>>,
+    plan: &mut RequestPlan<'i>,
+) -> PlanStop<'i> {
+    let most = limits(caller).max_value_bytes;
+    let mut seen = std::mem::take(&mut conversation(caller).seen);
+    let mut at = 0;
+    while !plan.0.is_full() {
+        let planned = if let Some(line) = keys {
+            let Some((key, end, left)) = next_key(&input[at..], line) else {
+                (at, keys) = ((at + line.left + line.line_end).min(input.len()), None);
+                continue;
+            };
+            Planned::get(key, left, at + end)
+        } else if at == input.len() {
+            break;
+        } else {
+            match parse(&input[at..], most, std::mem::take(&mut seen)) {
+                ParsedRequest::Request(MemcachedRequest::Get(line), end, _) => {
+                    (at, keys) = (at + end, Some(line));
+                    continue;
+                }
+                ParsedRequest::Request(
+                    request @ MemcachedRequest::TooLarge(..),
+                    end,
+                    is_silent,
+                ) => {
+                    return PlanStop::Own(request, at + end, is_silent);
+                }
+                ParsedRequest::Request(request, end, is_silent) => {
+                    match Planned::of(request, at + end, is_silent) {
+                        Some(planned) => planned,
+                        None => return PlanStop::Own(request, at + end, is_silent),
+                    }
+                }
+                parsed => return PlanStop::Incomplete(parsed),
+            }
+        };
+        if !goes(caller, &planned) {
+            return PlanStop::Alone(planned);
+        }
+        (at, keys) = (planned.end, planned.keys);
+        plan.0.push(planned);
+    }
+    PlanStop::End
+}
+
+/// Whether a call may run together with others.
+fn goes(caller: &PortCaller<'_>, planned: &Planned<'_>) -> bool {
+    let (engine, session) = (caller.engine(), &*caller.session);
+    session.is_plain()
+        && engine.ledger.gate(Intent::OfPort(COMMANDS[planned.command].flags)) == Gate::Go
+        && session.may(engine, planned.rights, &planned.args_of_rights())
+}
+
+/// Runs calls that go together; returns where the last one that ran ends.
+fn run_together(caller: &mut PortCaller<'_>, plan: &RequestPlan<'_>) -> usize {
+    caller.turn.alone.interrupt();
+    let (engine, slot, limits) = (caller.engine(), caller.slot(), limits(caller));
+    let calls = PlannedCalls { plan, engine, db: caller.session.db, limits };
+    let list = plan.0.iter().map(|planned| (planned.key(), planned.answered));
+    let most = caller.session.flow.most_output;
+    let mut reply = MemcachedReply::new(caller.output, list).up_to(most);
+    let (done, outcome) = if let [planned] = &plan.0[..] {
+        let call = planned.call(engine, caller.session.db, limits);
+        match engine.attempt(slot, &call, Taking::WORKER, &mut reply) {
+            Outcome::Done => (1, Outcome::Done),
+            other => (0, other),
+        }
+    } else {
+        let enough = reply.len() + HELD_OUTPUT;
+        engine.attempt_run(slot, &calls, &mut reply, |reply| reply.len() > enough)
+    };
+    slot.ran_at_once(done);
+    count(&caller.worker.counts().commands, done as u64);
+    let last = if outcome == Outcome::Done { &plan.0[done - 1] } else { &plan.0[done] };
+    if outcome != Outcome::Done {
+        caller.said = caller.output.end();
+        let mut call = last.call(engine, caller.session.db, limits);
+        let (key, answered) = (last.key(), last.answered);
+        engine.go_on(slot, &mut call, outcome, &mut ItemCaller { port: caller, key, answered });
+    }
+    conversation(caller).keys = last.keys.map(KeptKeys::of);
+    last.end
+}
