@@ -3,7 +3,8 @@
 mod eviction;
 mod memcached;
 mod scripts;
-pub use {eviction::*, memcached::*, scripts::*};
+mod tls;
+pub use {eviction::*, memcached::*, scripts::*, tls::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -470,15 +471,6 @@ pub const UNAUTHENTICATED_QUERY_BYTES: usize = 1 << 20;
 /// could fill the memory without a login.
 pub const UNAUTHENTICATED_OUTPUT_BYTES: usize = 1 << 10;
 
-/// What may wait of a TLS record (16 KiB), or of a message of the handshake, that has not come as a
-/// whole: chains of certificates have a few KiB.
-pub const TLS_PARTIAL_BYTES: usize = 32 << 10;
-/// How much text is sealed before its records are sent: a socket's usual room. Its records, which
-/// are kept where the socket has none, have no more than 64 KiB.
-pub const TLS_SEALED_AT_ONCE: usize = 63 << 10;
-/// The most of tls-session-cache-size that counts: rustls takes 9 MiB for their names at once.
-pub const TLS_SESSIONS: usize = 1 << 16;
-
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;
 /// A worker keeps the memory of an emptied transaction for the next MULTI, up to this size.
@@ -495,5 +487,6 @@ pub const OWNERS_ASKED_EVERY: Duration = Duration::from_secs(1);
 /// It is asked less often if that takes more than this part of the main thread's time: the answer
 /// to CLUSTER SLOTS grows with the number of ranges.
 pub const OWNERS_SHARE: u32 = 1000;
-/// The same after a command that may change what this node owns, which anyone can send.
+/// The same after a command that may change what this node owns. Anyone can send it, so it has a
+/// bound; but a slot that comes and goes between two looks keeps midi's keys.
 pub const OWNERS_SHARE_AT_COMMANDS: u32 = 20;

@@ -4,8 +4,8 @@
 use super::rename::database;
 use super::spec::tips;
 use super::{
-    Access, Action, Arg, ArgKind, ClientCommand, Command, Describe, Docs, Doors, Flags, InMulti,
-    Keys, OtherDbs, PortCommand, arg, docs, word,
+    Access, Arg, ArgKind, ClientCommand, Command, Describe, Docs, Flags, InMulti, Keys, OtherDbs,
+    PortCommand, arg, docs, word,
 };
 
 const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
@@ -25,15 +25,9 @@ const fn connection(
     docs: Docs,
 ) -> Command {
     Command {
-        name,
-        arity,
-        doors: Doors::Port,
-        flags,
         categories: "slow connection",
         group: "connection",
-        docs,
-        action: Action::Port(which),
-        ..Command::USUAL
+        ..Command::of_ports(name, arity, flags, which, docs)
     }
 }
 

@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::record::put_value;
 use super::{
     Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, OneKey, Reply, Run, docs,
 };
-use crate::store::{Edit, Now, Origin, SharedValue, Traits, UnixMs, Value};
+use crate::store::{Edit, Now, Origin, Traits, UnixMs, Value};
 
 /// An expiry up to this many seconds is one from now on, a longer one is a time since 1970.
 const RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
@@ -181,8 +182,7 @@ fn touch(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn store(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.limits.key(cx.key.name())?;
     cx.limits.value(cx.args.get(2).len())?;
-    let traits = cx.key.read().map(|entry| entry.string().map(|value| value.traits()));
-    let old = traits.transpose().map_err(Error::from)?;
+    let old = cx.string()?.map(|value| value.traits());
     let refusal = match (cx.args.get(3), old) {
         (b"add", Some(_)) | (b"replace" | b"append" | b"prepend", None) => Some("NOT_STORED"),
         (b"cas", None) => Some("NOT_FOUND"),
@@ -194,22 +194,15 @@ fn store(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.simple(word);
         return Ok(());
     }
-    match (cx.args.get(3), old) {
-        (b"append", Some(_)) => {
-            if !append(cx)? {
-                reply.simple("NOT_STORED");
-                return Ok(());
-            }
+    let fits = match (cx.args.get(3), old) {
+        (b"append", Some(_)) => append(cx)?,
+        (b"prepend", Some(old)) => prepend(cx, old)?,
+        _ => {
+            put(cx)?;
+            true
         }
-        (b"prepend", Some(old)) => {
-            if !prepend(cx, old)? {
-                reply.simple("NOT_STORED");
-                return Ok(());
-            }
-        }
-        _ => put(cx)?,
-    }
-    reply.simple("STORED");
+    };
+    reply.simple(if fits { "STORED" } else { "NOT_STORED" });
     Ok(())
 }
 
@@ -241,7 +234,7 @@ fn put(cx: &mut OneKey<'_>) -> Result<(), Error> {
 
 /// Appends to the value; false if it would be too long.
 fn append(cx: &mut OneKey<'_>) -> Result<bool, Error> {
-    let (len, bytes) = (value_len(cx), cx.args.get(2));
+    let (len, bytes) = (cx.len()?.unwrap_or(0), cx.args.get(2));
     if cx.limits.value(len + bytes.len()).is_err() {
         return Ok(false);
     }
@@ -253,39 +246,32 @@ fn append(cx: &mut OneKey<'_>) -> Result<bool, Error> {
 
 /// Puts bytes in front of the value; false if it would be too long.
 fn prepend(cx: &mut OneKey<'_>, old: Traits) -> Result<bool, Error> {
-    let (len, bytes) = (value_len(cx), cx.args.get(2));
-    if cx.limits.value(len + bytes.len()).is_err() {
+    let bytes = cx.args.get(2);
+    let value = cx.string()?;
+    let value = value.as_ref().map_or(&b""[..], |value| value.bytes());
+    if cx.limits.value(value.len() + bytes.len()).is_err() {
         return Ok(false);
     }
-    let value = cx.key.read().map(|entry| entry.string().map(|value| value.bytes().to_vec()));
-    let value = [bytes, &value.and_then(Result::ok).unwrap_or_default()].concat();
+    let value = [bytes, value].concat();
     replace(cx, value, old);
     cx.tell(Event::SET);
     Ok(true)
 }
 
-fn value_len(cx: &OneKey<'_>) -> usize {
-    cx.key.read().and_then(|entry| Some(entry.string().ok()?.len())).unwrap_or(0)
-}
-
 /// Sets another value of an item, which keeps its flags and its expiry.
 fn replace(cx: &mut OneKey<'_>, value: Vec<u8>, old: Traits) {
     let traits = Traits { flags: old.flags, ..Traits::default() };
-    let expire_at = cx.key.expiry();
-    if value.len() < cx.limits.keep_bytes {
-        return cx.key.set_with(Value::Inline(&value), expire_at, traits);
-    }
-    cx.key.set_with(Value::Shared(&SharedValue::new(value)), expire_at, traits);
+    let (expire_at, keep_bytes) = (cx.key.expiry(), cx.limits.keep_bytes);
+    put_value(&mut cx.key, value.into(), expire_at, traits, keep_bytes);
 }
 
 /// `mc-count key incr|decr delta`.
 fn count(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let delta = number(cx, 3)?;
-    let Some(entry) = cx.key.read() else {
+    let Some(value) = cx.string()? else {
         reply.null();
         return Ok(());
     };
-    let value = entry.string().map_err(Error::from)?;
     let old = value.traits();
     let Some(before) = unsigned_64(value.bytes()) else {
         reply.simple("NON_NUMERIC");

@@ -161,7 +161,7 @@ pub(super) fn with_made<R>(value: Vec<u8>, lend: impl FnOnce(Value<'_>) -> R) ->
 
 impl OneKey<'_> {
     /// The length of the key's value; `None` if the key does not exist.
-    fn len(&self) -> Result<Option<usize>, Error> {
+    pub(super) fn len(&self) -> Result<Option<usize>, Error> {
         Ok(self.string()?.map(|value| value.len()))
     }
 

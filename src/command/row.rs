@@ -106,6 +106,18 @@ impl Command {
         Command::on("bitmap", reads, ["write bitmap slow", "write bitmap fast"], flags)
     }
 
+    /// A command that only the ports have; its group and its ACL categories are the caller's.
+    pub(super) const fn of_ports(
+        name: &'static str,
+        arity: i32,
+        flags: Flags,
+        which: PortCommand,
+        docs: Docs,
+    ) -> Command {
+        let (doors, action) = (Doors::Port, Action::Port(which));
+        Command { name, arity, doors, flags, docs, action, ..Command::USUAL }
+    }
+
     /// The defaults of a group: a command's ACL categories follow from its flags.
     const fn on(
         group: &'static str,

@@ -1,8 +1,8 @@
 //! Scripts and functions. The host runs them; only the ports have these rows.
 
 use super::{
-    Access, Action, Arg, ArgKind, Command, Describe, Docs, Doors, Flags, Keys, PortCommand,
-    Scripting, arg, docs, spec::tips, word,
+    Access, Action, Arg, ArgKind, Command, Describe, Docs, Flags, Keys, PortCommand, Scripting,
+    arg, docs, spec::tips, word,
 };
 
 const NOSCRIPT: Flags = Flags { noscript: true, ..Flags::NONE };
@@ -45,15 +45,9 @@ const fn row(
     docs: Docs,
 ) -> Command {
     Command {
-        name,
-        arity,
-        doors: Doors::Port,
-        flags,
         categories: if flags.host_write { "write slow scripting" } else { "slow scripting" },
         group: "scripting",
-        docs,
-        action: Action::Port(PortCommand::Scripting(which)),
-        ..Command::USUAL
+        ..Command::of_ports(name, arity, flags, PortCommand::Scripting(which), docs)
     }
 }
 

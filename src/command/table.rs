@@ -219,9 +219,24 @@ pub fn withdraw(number: usize) {
 }
 
 /// The number of the row of this name in [`COMMANDS`], whether or not ports have it. A linear
-/// search: for the start and for rare records.
-pub fn number_of(name: &str) -> Option<usize> {
-    COMMANDS.iter().position(|row| row.name == name)
+/// search: for constants, for the start and for rare records.
+pub const fn number_of(name: &str) -> Option<usize> {
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        if is_same(COMMANDS[number].name.as_bytes(), name.as_bytes()) {
+            return Some(number);
+        }
+        number += 1;
+    }
+    None
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// The number in [`COMMANDS`] of the command `midi.name`, if ports have it. Case does not matter.

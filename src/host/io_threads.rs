@@ -13,13 +13,6 @@ part! {
         /// Whether a host with such threads sends some replies before it has synced its AOF, even
         /// with `appendfsync always`.
         answer_early: Flag = Flag::new(true),
-        /// Whether such threads ask modules for the keys of commands.
-        ///
-        /// This is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): such a question counts
-        /// as a command that is being executed, in a counter that only the main thread may touch.
-        /// When the counter is wrong, Redis leaves writes out of its AOF, or ends with a failed
-        /// assertion.
-        ask_for_keys: Flag = Flag::new(true),
     }
 }
 
@@ -31,7 +24,6 @@ impl IoThreads {
         // have been read, and then, if an earlier reply to the same client has just been sent,
         // sends the replies before it syncs.
         self.answer_early.set(is_since(ctx, (8, 2), Some((9, 1))));
-        self.ask_for_keys.set(is_since(ctx, (8, 4), None));
         self.look(ctx);
     }
 
@@ -46,9 +38,13 @@ impl IoThreads {
         self.are_any.get() && self.answer_early.get()
     }
 
-    /// Whether other threads than the main one may ask for the keys of a command. It is settled at
-    /// load: the hosts that do so cannot change the number of threads.
-    pub fn ask_for_keys(&self) -> bool {
-        self.are_any.get() && self.ask_for_keys.get()
+    /// Whether such threads ask modules for the keys of commands. In OnLoad: the hosts whose
+    /// threads do so cannot change their number later.
+    ///
+    /// This is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): such a question counts as a
+    /// command that is being executed, in a counter that only the main thread may touch. When the
+    /// counter is wrong, Redis leaves writes out of its AOF, or ends with a failed assertion.
+    pub fn ask_for_keys(&self, ctx: Ctx<'_>) -> bool {
+        self.are_any.get() && is_since(ctx, (8, 4), None)
     }
 }

@@ -18,7 +18,7 @@ pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_i
 /// Registers every command, each with its trampoline. False if the host refuses one.
 pub fn register(ctx: Ctx<'_>, trampolines: &[Trampoline]) -> bool {
     // Else the key specs must do, which ask for the rights that any option of a command needs.
-    let may_ask = !instance().io_threads.ask_for_keys() && !asks_without_end(ctx);
+    let may_ask = !instance().io_threads.ask_for_keys(ctx) && !asks_without_end(ctx);
     let mut all = host_commands().zip(trampolines);
     all.all(|(command, &trampoline)| register_one(ctx, command, trampoline, may_ask).is_some())
 }

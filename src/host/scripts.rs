@@ -221,12 +221,7 @@ impl ScriptAuthor<'_> {
                 }
             }
         }
-        let intent = if row.flags.host_write {
-            Intent::OfPort(row.flags)
-        } else {
-            Intent::OfPortAlone(row.flags, false)
-        };
-        if let Gate::Refuse(refused) = engine.ledger.gate(intent) {
+        if let Gate::Refuse(refused) = engine.ledger.gate(Intent::of_script(row.flags)) {
             return Some(error(&refused.text(row.name, args)));
         }
         let reply = if which == Scripting::Run {

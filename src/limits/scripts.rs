@@ -1,4 +1,4 @@
-//! Limits of scripts on the ports.
+//! Bounds of scripts on the ports.
 
 /// Bytes of arguments of one pipeline's scripts that go to the main thread together: a hand-over
 /// costs as much as a short script, so more brings little.

@@ -13,16 +13,13 @@ use super::protocol::Protocol;
 use super::resp::Session;
 use super::shared::{Shared, count};
 use super::transport::{Accepted, Key, Wire, address_of, prepare_tcp, raised};
-use crate::engine::ListenAt;
+use crate::engine::{ListenAt, ListenerRow};
 
 /// Admits a new connection: moves the socket to its descriptor range and sets its options. `None`
 /// if it is refused; the client has been sent the reason.
 pub fn let_in(shared: &Shared, worker: usize, accepted: Accepted) -> Option<Accepted> {
     let settings = &shared.engine.settings().port;
-    let (is_tls, speaks) = {
-        let row = &shared.listeners[accepted.row];
-        (row.is_tls, row.speaks)
-    };
+    let &ListenerRow { is_tls, speaks, .. } = &shared.listeners[accepted.row];
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
         if !is_tls {

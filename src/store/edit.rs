@@ -267,9 +267,10 @@ impl<'a> Edit<'a> {
     pub fn rewrite(&mut self, parts: &[ValuePart], value: Value<'_>) {
         let old = self.read().map(|entry| (entry.value_len(), entry.traits()));
         let (before, traits) = old.unwrap_or_default();
-        let kind = match traits.stale || traits.won {
-            true => ChangeKind::Whole,
-            false => ChangeKind::Parts { parts: parts.into(), before },
+        let kind = if traits.are_marked() {
+            ChangeKind::Whole
+        } else {
+            ChangeKind::Parts { parts: parts.into(), before }
         };
         let traits = Traits { origin: Origin::Given, ..traits.after_part() };
         self.set_as(kind, value, self.expiry(), traits);
@@ -327,8 +328,7 @@ impl<'a> Edit<'a> {
         let found = self.found()?;
         let keeps = self.done.keeping == Keeping::Before;
         let traits = self.table.entry(found).traits();
-        if traits.stale || traits.won {
-            // Those go with the change: the log has the whole value.
+        if traits.are_marked() {
             return None;
         }
         let origin = traits.origin;

@@ -54,7 +54,14 @@ impl Traits {
     /// Whether the log has no more of them than an origin: numbers are not logged.
     #[inline]
     pub fn are_logged_plain(&self) -> bool {
-        self.flags == 0 && !self.stale && !self.won
+        self.flags == 0 && !self.are_marked()
+    }
+
+    /// Whether a client has marked the value. A change of a part takes the marks away, so the log
+    /// then has the whole value.
+    #[inline]
+    pub(super) fn are_marked(&self) -> bool {
+        self.stale || self.won
     }
 
     /// Those that stay when a part of the value changes.

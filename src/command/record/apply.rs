@@ -28,7 +28,7 @@ impl Record<'_> {
     pub fn apply_to(&self, key: &mut Edit<'_>, keep_bytes: usize) -> Result<(), CannotApply> {
         match *self {
             Record::Set { value, expire_at, traits, .. } => {
-                set(key, Cow::Borrowed(value), expire_at, traits, keep_bytes);
+                put_value(key, Cow::Borrowed(value), expire_at, traits, keep_bytes);
             }
             Record::Append { bytes, .. } => write(key, &[(end_of(key), bytes)])?,
             Record::SetRange { offset, bytes, .. } => write(key, &[(offset as usize, bytes)])?,
@@ -38,7 +38,7 @@ impl Record<'_> {
             Record::Restore { payload, expire_at, .. } => {
                 let value = payload::value(payload, &Limits::NONE);
                 let value = value.map_err(|_| CannotApply::Payload)?;
-                set(key, value, expire_at, Traits::default(), keep_bytes);
+                put_value(key, value, expire_at, Traits::default(), keep_bytes);
             }
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
@@ -87,7 +87,7 @@ impl Record<'_> {
 
 /// Sets a value; one of `keep_bytes` or more gets a buffer of its own.
 #[inline]
-fn set(
+pub fn put_value(
     key: &mut Edit<'_>,
     value: Cow<'_, [u8]>,
     expire_at: Option<UnixMs>,

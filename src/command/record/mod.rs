@@ -19,6 +19,7 @@ mod traits;
 mod write;
 
 pub use apply::CannotApply;
+pub(super) use apply::put_value;
 pub use error::RecordError;
 pub use parts::{Gathered, PART_VERSION, part_head, part_of_text};
 pub use pieces::{Pieces, Words};

@@ -70,6 +70,13 @@ pub enum Intent<'a> {
     Expiry,
 }
 
+impl Intent<'_> {
+    /// A command about scripts, for a client of a port.
+    pub fn of_script(flags: Flags) -> Self {
+        if flags.host_write { Intent::OfPort(flags) } else { Intent::OfPortAlone(flags, false) }
+    }
+}
+
 /// Granted even if nothing is left, as long as the host does not refuse memory: the host's own
 /// figures are coarser than midi's.
 const MIN_CREDIT: i64 = 1 << 20;

@@ -57,7 +57,8 @@ impl Shards {
         if self.is_in_unit(locked) { self.unit.number.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Ends the unit that was opened last. If no other is open, releases the tokens that were kept.
+    /// Ends the unit that was opened last; the caller has opened it. If no other is open, releases
+    /// the tokens that were kept.
     pub fn end_unit(&self, locked: Locked<'_>) {
         if self.unit.depth.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;

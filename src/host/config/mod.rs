@@ -137,6 +137,11 @@ fn tcp_ports() -> impl Iterator<Item = (&'static str, u16, bool, Speaks)> {
     all.filter(|(_, port, ..)| *port != 0)
 }
 
+/// Whether any of them speaks TLS.
+fn speak_tls() -> bool {
+    tcp_ports().any(|(_, _, is_tls, _)| is_tls)
+}
+
 /// How to open the ports.
 pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let own = written("bind");
@@ -168,7 +173,7 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
-        tls: tcp_ports().any(|(_, _, is_tls, _)| is_tls).then(|| tls::settings(ctx)),
+        tls: speak_tls().then(|| tls::settings(ctx)),
         obstacle,
     }
 }

@@ -1,23 +1,16 @@
 //! How the ports speak TLS: midi's settings, or the host's of the same name.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::api::{Ctx, Level, c_text, log};
 use super::super::instance::if_begun;
-use super::table::{numbered, written};
+use super::speak_tls;
+use super::table::written;
 use crate::engine::{CertificateName, ClientCertificates, TlsSettings};
 use crate::limits::TLS_SESSIONS;
 
 /// Settings of the host that midi's TLS does not support.
 const UNSUPPORTED: [&str; 2] = ["tls-ciphers", "tls-dh-params-file"];
-
-/// The first port that speaks TLS; 0 for none.
-pub fn port() -> u16 {
-    let number = |name| numbered(name).value.load(Ordering::Relaxed) as u16;
-    let ports = ["tls-port", "memcached-tls-port"].map(number);
-    ports.into_iter().find(|port| *port != 0).unwrap_or(0)
-}
 
 /// The current settings.
 pub fn settings(ctx: Ctx<'_>) -> TlsSettings {
@@ -73,7 +66,7 @@ pub fn settings(ctx: Ctx<'_>) -> TlsSettings {
 /// # Errors
 /// The setting that is wrong, and why: new connections begin as before.
 pub fn refresh(ctx: Ctx<'_>) -> Result<(), String> {
-    let Some(instance) = if_begun().filter(|_| port() != 0) else { return Ok(()) };
+    let Some(instance) = if_begun().filter(|_| speak_tls()) else { return Ok(()) };
     let Some(ports) = instance.engine.context().outside.ports() else { return Ok(()) };
     ports.set_tls(&settings(ctx))
 }

@@ -3,11 +3,11 @@
 use super::caller::ItemCaller;
 use super::conversation::KeptKeys;
 use super::parse::MemcachedRequest;
-use super::plan::Planned;
+use super::plan::{Planned, number};
 use super::reply::{MemcachedReply, ReplyForm, Wording};
 use super::run::{conversation, limits};
 use super::stats;
-use crate::command::{Args, COMMANDS, Reply, number_of};
+use crate::command::{Args, COMMANDS, Reply};
 use crate::engine::{Author, Call, Refusal};
 use crate::net::flow::State;
 use crate::net::resp::PortCaller;
@@ -15,7 +15,9 @@ use crate::net::shared::count;
 use crate::store::Now;
 
 /// The version that clients are told: memcached's whose words these are, and midi's.
-const VERSION: &str = concat!("VERSION 1.6.18-midi-", env!("CARGO_PKG_VERSION"));
+pub(super) const VERSION: &str = concat!("1.6.18-midi-", env!("CARGO_PKG_VERSION"));
+
+const FLUSHDB: usize = number("flushdb");
 
 /// Appends a line.
 pub(super) fn say_line(caller: &mut PortCaller<'_>, text: &[u8]) {
@@ -93,7 +95,7 @@ pub(super) fn own_request(
     match request {
         MemcachedRequest::Answer(text) if is_silent => _ = text,
         MemcachedRequest::Answer(text) => say_line(caller, text.as_bytes()),
-        MemcachedRequest::Version => say_line(caller, VERSION.as_bytes()),
+        MemcachedRequest::Version => say_line(caller, format!("VERSION {VERSION}").as_bytes()),
         MemcachedRequest::Quit => caller.session.flow.state = State::Closing,
         MemcachedRequest::Stats(which) => stats::say(caller, which),
         MemcachedRequest::FlushAll(delay) => return flush_all(caller, delay, end, is_silent),
@@ -113,9 +115,8 @@ fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: boo
         }
         return end;
     }
-    let Some(command) = number_of("flushdb") else { return end };
     let call = Call {
-        command,
+        command: FLUSHDB,
         args: Args::new(&[b"flushdb"]),
         db: caller.session.db,
         now: Now::lazy(caller.engine().config().clock),
@@ -123,7 +124,7 @@ fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: boo
         prefix: "",
         author: Author::Nobody,
     };
-    run_call(caller, call, command, b"", Wording { form: ReplyForm::Said, is_silent });
+    run_call(caller, call, FLUSHDB, b"", Wording { form: ReplyForm::Said, is_silent });
     if is_put_off(caller) { 0 } else { end }
 }
 

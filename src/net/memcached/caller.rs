@@ -15,7 +15,7 @@ use crate::net::shared::{PortMessage, Shared};
 use crate::net::transport::Output;
 use crate::net::waiting::WaitingConnection;
 
-/// OneWording command of a connection.
+/// A command of a connection.
 pub struct ItemCaller<'c, 'p> {
     /// The connection.
     pub port: &'c mut PortCaller<'p>,
@@ -26,7 +26,7 @@ pub struct ItemCaller<'c, 'p> {
 }
 
 impl ItemCaller<'_, '_> {
-    /// What the command says, is said later.
+    /// The command is answered later, by whoever runs it.
     fn wait_with(&mut self) -> AwaitedItem {
         let session = &mut *self.port.session;
         session.flow.state = State::Waiting;

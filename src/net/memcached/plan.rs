@@ -1,7 +1,5 @@
 //! The requests of a connection as calls of the command table, several of which may run together.
 
-use std::sync::LazyLock;
-
 use arrayvec::ArrayVec;
 
 use super::parse::{KeysOfLine, MemcachedRequest, StoreRequest};
@@ -31,24 +29,29 @@ struct ItemRows {
     touch: usize,
 }
 
-static ROWS: LazyLock<ItemRows> = LazyLock::new(|| {
-    let number = |name| number_of(name).unwrap_or_default();
-    ItemRows {
-        get: number("get"),
-        set: number("set"),
-        del: number("del"),
-        append: number("append"),
-        getex: number("getex"),
-        incrby: number("incrby"),
-        decrby: number("decrby"),
-        expireat: number("expireat"),
-        gets: number("mc-gets"),
-        gat: number("mc-gat"),
-        store: number("mc-store"),
-        count: number("mc-count"),
-        touch: number("mc-touch"),
+const ROWS: ItemRows = ItemRows {
+    get: number("get"),
+    set: number("set"),
+    del: number("del"),
+    append: number("append"),
+    getex: number("getex"),
+    incrby: number("incrby"),
+    decrby: number("decrby"),
+    expireat: number("expireat"),
+    gets: number("mc-gets"),
+    gat: number("mc-gat"),
+    store: number("mc-store"),
+    count: number("mc-count"),
+    touch: number("mc-touch"),
+};
+
+/// The number of a row that exists.
+pub(super) const fn number(name: &str) -> usize {
+    match number_of(name) {
+        Some(number) => number,
+        None => panic!("a row of this name"),
     }
-});
+}
 
 /// A call of the command table on one key.
 pub struct Planned<'i> {
@@ -80,7 +83,7 @@ impl<'i> Planned<'i> {
 
     /// The call for a request, if it is about one key. Those of `get` come one by one.
     pub fn of(request: MemcachedRequest<'i>, end: usize, is_silent: bool) -> Option<Self> {
-        let (rows, ends) = (&*ROWS, (end, is_silent));
+        let (rows, ends) = (&ROWS, (end, is_silent));
         Some(match request {
             MemcachedRequest::Store(store) => Planned::store(rows, store, ends),
             MemcachedRequest::Delete(key) => {
@@ -116,7 +119,7 @@ impl<'i> Planned<'i> {
 
     /// The call for a key of a `get`, behind which there are these keys.
     pub fn get(key: &'i [u8], keys: KeysOfLine<'i>, end: usize) -> Self {
-        let (rows, is_last) = (&*ROWS, keys.left == 0);
+        let (rows, is_last) = (&ROWS, keys.left == 0);
         let end = if is_last { end + keys.line_end } else { end };
         let (form, ends) = (ReplyForm::Value { is_last }, (end, false));
         let mut planned = if keys.touch.is_empty() {

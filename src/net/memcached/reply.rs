@@ -42,7 +42,7 @@ pub struct MemcachedReply<'o, 'k, L> {
     most: usize,
 }
 
-/// A list of one command.
+/// The commands behind a single one: none.
 pub type OneWording<'k> = std::iter::Empty<(&'k [u8], Wording)>;
 
 impl<'o, 'k> MemcachedReply<'o, 'k, OneWording<'k>> {
@@ -195,12 +195,9 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
         if bytes.len() < SENT_BY_REFERENCE_BYTES {
             return self.bulk(bytes);
         }
-        match value.shared() {
+        match self.out.by_reference(value) {
             Some(shared) => self.shared(&shared),
-            None => {
-                self.out.note_copied(bytes.len());
-                self.bulk(bytes);
-            }
+            None => self.bulk(bytes),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::alone::say_line;
+use super::alone::{VERSION, say_line};
 use crate::command::number_of;
 use crate::net::resp::PortCaller;
 
@@ -51,7 +51,7 @@ fn general(caller: &mut PortCaller<'_>) {
     stat(caller, "pid", std::process::id());
     stat(caller, "uptime", uptime);
     stat(caller, "time", now);
-    stat(caller, "version", format!("1.6.18-midi-{}", env!("CARGO_PKG_VERSION")));
+    stat(caller, "version", VERSION);
     stat(caller, "pointer_size", usize::BITS);
     stat(caller, "max_connections", max);
     stat(caller, "curr_connections", connected);

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use super::caller::PortCaller;
 use super::commands::{aborted, not_here, queue, run_own};
 use super::named::note;
-use super::scripts::intent_of;
 use super::session::{NO_AUTH, UserState};
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
@@ -134,7 +133,7 @@ fn judge_own(caller: &PortCaller<'_>, named: Named, which: PortCommand, args: &A
         return Judged::Refuse(error.text(row.name, args));
     }
     let intent = match which {
-        PortCommand::Scripting(_) => intent_of(row),
+        PortCommand::Scripting(_) => Intent::of_script(row.flags),
         _ => Intent::OfPortAlone(row.flags, which == PortCommand::Ping),
     };
     match caller.engine().ledger.gate(intent) {

@@ -160,12 +160,9 @@ impl Reply for RespReply<'_> {
         if bytes.len() < SENT_BY_REFERENCE_BYTES {
             return self.bulk(bytes);
         }
-        match value.shared() {
+        match self.out.by_reference(value) {
             Some(shared) => self.shared(&shared),
-            None => {
-                self.out.note_copied(bytes.len());
-                self.bulk(bytes);
-            }
+            None => self.bulk(bytes),
         }
     }
 

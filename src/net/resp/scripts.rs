@@ -13,7 +13,7 @@ use super::named::note;
 use super::pending_scripts::ScriptCall;
 use super::session::{BUSY, Replies};
 use crate::command::{
-    Action, Args, COMMANDS, Command, FoundCommand, Named, PortCommand, Scripting, find_call,
+    Action, Args, COMMANDS, FoundCommand, Named, PortCommand, Scripting, find_call,
 };
 use crate::engine::{
     Engine, Gate, Host, Intent, Locked, MainTask, RunScript, ScriptCaller, ScriptReply, User,
@@ -21,15 +21,6 @@ use crate::engine::{
 use crate::limits::MAIN_TURN;
 use crate::net::shared::{PortMessage, count};
 use crate::net::waiting::WaitingConnection;
-
-/// The intent of a command about scripts, for the gates.
-pub fn intent_of<'a>(row: &Command) -> Intent<'a> {
-    if row.flags.host_write {
-        Intent::OfPort(row.flags)
-    } else {
-        Intent::OfPortAlone(row.flags, false)
-    }
-}
 
 /// A command about scripts that may run.
 pub fn run_script(caller: &mut PortCaller<'_>, named: Named, which: Scripting, args: &Args<'_>) {
@@ -54,7 +45,7 @@ pub fn joins_scripts(caller: &mut PortCaller<'_>, args: &Args<'_>) -> bool {
         && session.replies == Replies::Wanted
         && row.takes(args)
         && session.may(engine, named.number, args)
-        && engine.ledger.gate(intent_of(row)) == Gate::Go;
+        && engine.ledger.gate(Intent::of_script(row.flags)) == Gate::Go;
     if joins {
         session.scripts.add(named.number, args);
         note(named, &session.flow.client);
@@ -128,9 +119,7 @@ impl ScriptsWork {
             PortMessage::Answer(key, seen, Box::new(say))
         });
     }
-}
 
-impl ScriptsWork {
     fn run_with(&mut self, run: RunScript<'_>) {
         let began = Instant::now();
         while let Some((number, args)) = self.calls.front() {

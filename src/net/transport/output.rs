@@ -7,7 +7,7 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::limits::KEEP_BYTES_DEFAULT;
-use crate::store::{SharedValue, Spliced};
+use crate::store::{SharedValue, Spliced, StringRef};
 
 /// What is to be sent. No large value stands at the beginning or the end of a reply.
 #[derive(Default)]
@@ -45,12 +45,16 @@ impl Output {
         self.refer(value);
     }
 
-    /// A value of so many bytes was copied. Counts it if it is a large one.
-    pub fn note_copied(&mut self, bytes: usize) {
-        if bytes >= KEEP_BYTES_DEFAULT as usize {
+    /// A value that is long enough to be sent by reference, if it has a buffer of its own. One that
+    /// has none will be copied, and is counted if it is a large one.
+    #[inline(always)]
+    pub fn by_reference(&mut self, value: &StringRef<'_>) -> Option<SharedValue> {
+        let (shared, bytes) = (value.shared(), value.bytes().len());
+        if shared.is_none() && bytes >= KEEP_BYTES_DEFAULT as usize {
             self.counts.values += 1;
             self.counts.copied += bytes as u64;
         }
+        shared
     }
 
     /// Counts the large values of another one, too.
