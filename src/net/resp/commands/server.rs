@@ -227,11 +227,27 @@ fn about_memory(name: &str, engine: &Engine) -> Option<String> {
     let limit = engine.ledger.eviction.limit();
     match name {
         "maxmemory" if limit.is_own => Some(limit.bytes.to_string()),
-        "maxmemory_human" if limit.is_own => Some(format!("{}B", limit.bytes)),
+        "maxmemory_human" if limit.is_own => Some(human_bytes(limit.bytes)),
         "maxmemory_policy" if engine.ledger.eviction.is_on() => Some(limit.policy.name().into()),
         "evicted_keys" => Some(engine.ledger.books.evicted().to_string()),
         _ => None,
     }
+}
+
+/// Bytes for people, as Redis's INFO has them: `1.50M`.
+fn human_bytes(bytes: i64) -> String {
+    const KIB: i64 = 1 << 10;
+    if bytes < KIB {
+        return format!("{bytes}B");
+    }
+    let (mut unit, mut units) = (KIB, "KMGTP".chars());
+    let mut name = units.next().unwrap_or_default();
+    while bytes / KIB >= unit
+        && let Some(next) = units.next()
+    {
+        (unit, name) = (unit * KIB, next);
+    }
+    format!("{:.2}{name}", bytes as f64 / unit as f64)
 }
 
 fn write_keys(engine: &Engine, out: &mut String) {
@@ -261,5 +277,26 @@ fn full_name(args: &Args<'_>) -> Vec<u8> {
         [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat()
     } else {
         name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_for_people_are_redis_s() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (50 << 20, "50.00M"),
+            ((1 << 20) - 1, "1024.00K"),
+            (3 << 29, "1.50G"),
+            (1 << 40, "1.00T"),
+            (i64::MAX, "8192.00P"),
+        ] {
+            assert_eq!(human_bytes(bytes), text, "{bytes}");
+        }
     }
 }
