@@ -144,6 +144,13 @@ impl<'a> Filtered<'a> {
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, number, string) };
     }
 
+    /// Replaces argument `number` by this very string.
+    pub fn replace_by(self, number: i32, string: HostString<'_>) {
+        let string = string.hold().into_raw();
+        // SAFETY: as for [`Filtered::replace`].
+        unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, number, string) };
+    }
+
     /// Inserts an argument before argument `number`.
     pub fn insert(self, number: i32, text: &[u8]) {
         let string = OwnString::new(text).into_raw();

@@ -16,23 +16,22 @@
 //!   port's rule, too ([`check`]).
 //! - The host refuses no memory to scripts that a module calls: that is done here.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use super::acl::{HostUser, log_refusal};
 use super::api::{Answer, Ctx, api, take_reply};
 use super::context::Filtered;
 use super::instance::instance;
 use super::state::scripts::{PortScripts, ScriptTerms};
-use super::string::{HostString, OwnString};
+use super::string::OwnString;
 use super::users::USERS;
 use super::{PREFIX, pause, unit};
 use crate::command::{Action, Args, Command, DoorCommand, Error, Named, PortCommand, Scripting};
-use crate::engine::{
-    Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, ScriptReply, User,
-};
+use crate::engine::{Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, User};
 use crate::limits::SCRIPTS_KNOWN;
 
 /// Commands that touch no keys of the host's, and do the same on a port.
@@ -77,7 +76,7 @@ impl PortScripts {
         let is_in = |list: &[&[u8]]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
         match Named::find(name) {
             Some(named) if !named.row().is_of_ports() => {
-                command.replace(0, format!("{PREFIX}{}", named.row().name).as_bytes());
+                command.replace_by(0, self.names.lock().of(named));
             }
             _ if is_in(&OF_HOST) || is_in(&UNTOUCHED) => {}
             _ => command.insert(0, UNSUPPORTED),
@@ -189,10 +188,12 @@ pub fn run_all(locked: Locked<'_>, caller: &ScriptCaller<'_>, work: &mut dyn FnM
     // Nothing changes users until the work is done, not even while a script yields.
     let user = HostUser::of_name(locked, caller.user);
     let Some((user, rights)) = user.zip(USERS.rights(locked, caller.user, false)) else {
-        return work(&mut |_, _| Some(error(NO_USER)));
+        return work(&mut |_, _, reply| refuse(reply, NO_USER));
     };
-    let author = ScriptAuthor { ctx, user, rights, resp3: caller.resp3 };
-    ctx.in_db(caller.db, || work(&mut |row, args| author.run(row, args)));
+    // If the work runs while a script yields, all of it does.
+    let is_beside_script = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0;
+    let author = ScriptAuthor { ctx, user, rights, resp3: caller.resp3, is_beside_script };
+    ctx.in_db(caller.db, || work(&mut |row, args, reply| author.run(row, args, reply)));
 }
 
 /// A client of a port, whose scripts run.
@@ -201,52 +202,64 @@ struct ScriptAuthor<'l> {
     user: HostUser<'l>,
     rights: Arc<User>,
     resp3: bool,
+    /// Another script yields meanwhile.
+    is_beside_script: bool,
 }
 
 impl ScriptAuthor<'_> {
-    /// Runs a script, or a command about scripts. `None` if clients are paused.
-    fn run(&self, row: &Command, args: &Args<'_>) -> Option<ScriptReply> {
+    /// Runs a script, or a command about scripts, and appends its reply. False if clients are
+    /// paused.
+    fn run(&self, row: &Command, args: &Args<'_>, reply: &mut Vec<u8>) -> bool {
         let (here, ctx) = (instance(), self.ctx);
         let (engine, locked) = (&*here.engine, ctx.locked());
-        let Action::Port(PortCommand::Scripting(which)) = row.action else { return None };
+        let Action::Port(PortCommand::Scripting(which)) = row.action else { return false };
         if which != Scripting::Interrupt {
             // The host has no second script beside one that yields.
-            if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
-                return Some(error(&Error::Busy.bare_text()));
+            if self.is_beside_script {
+                return refuse(reply, &Error::Busy.bare_text());
             }
             if pause::is_on(locked) && !row.flags.readonly {
                 here.gates.look(ctx);
                 if engine.ledger.admission.are_workers_paused() {
-                    return None;
+                    return false;
                 }
             }
         }
         if let Gate::Refuse(refused) = engine.ledger.gate(Intent::of_script(row.flags)) {
-            return Some(error(&refused.text(row.name, args)));
+            return refuse(reply, &refused.text(row.name, args));
         }
-        let reply = if which == Scripting::Run {
+        let begin = reply.len();
+        if which == Scripting::Run {
             let lacks_memory = engine.gates().has(Gates::OUT_OF_MEMORY)
                 && !here.scripts.allows_oom(ctx, row, args);
             let _running =
                 Running::begin(ScriptTerms { user: Arc::clone(&self.rights), lacks_memory });
-            self.call(args)
+            self.call(args, reply);
         } else {
             let _own_calls = leave();
-            self.call(args)
-        };
+            self.call(args, reply);
+        }
         if row.name == "script|load" {
-            here.scripts.note_loaded(args.get(2), &reply);
+            here.scripts.note_loaded(args.get(2), &reply[begin..]);
         }
         unit::end_if_over(locked);
-        Some(reply)
+        true
     }
 
-    /// Has the host run one of its commands in the user's name, and log what that changes.
-    fn call(&self, args: &Args<'_>) -> Vec<u8> {
-        let strings: Vec<OwnString> = args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
-        let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
-        let name = CString::new(args.get(0)).unwrap_or_default();
+    /// Has the host run one of its commands in the user's name, and log what that changes. Appends
+    /// the reply.
+    fn call(&self, args: &Args<'_>, reply: &mut Vec<u8>) {
+        // The host takes these as an array of pointers.
+        let words: SmallVec<[OwnString; 8]> =
+            args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
+        let mut name: SmallVec<[u8; 16]> = SmallVec::from_slice(args.get(0));
+        name.push(0);
+        let Ok(name) = CStr::from_bytes_until_nul(&name) else { return };
         let format: &CStr = if self.resp3 { c"vCE!3" } else { c"vCE!" };
+        let mut append = |bytes: &[u8]| {
+            reply.extend_from_slice(bytes);
+            !bytes.is_empty()
+        };
         let call = || {
             // SAFETY: the format names a vector and its length, which the host only reads, and asks
             // for a reply in every case. The bytes of the reply live as long as it does.
@@ -258,20 +271,16 @@ impl ScriptAuthor<'_> {
                     |reply| {
                         let mut length = 0;
                         let bytes = api!(RedisModule_CallReplyProto)(reply, &mut length);
-                        if bytes.is_null() {
-                            return Vec::new();
-                        }
-                        std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec()
+                        !bytes.is_null()
+                            && append(std::slice::from_raw_parts(bytes.cast::<u8>(), length))
                     },
                 )
             }
         };
-        let reply = self.user.within(self.ctx, call);
-        match reply {
-            None => error(TOO_OLD),
-            Some(reply) => reply
-                .filter(|bytes| !bytes.is_empty())
-                .unwrap_or_else(|| error(&Error::Internal.bare_text())),
+        match self.user.within(self.ctx, call) {
+            Some(Some(true)) => {}
+            None => drop(refuse(reply, TOO_OLD)),
+            Some(_) => drop(refuse(reply, &Error::Internal.bare_text())),
         }
     }
 }
@@ -282,8 +291,12 @@ const NO_USER: &[u8] = b"NOAUTH Authentication required.";
 /// The error on hosts that cannot call commands in a user's name.
 const TOO_OLD: &[u8] = b"ERR scripts on midi's port need Redis 7.0.6";
 
-fn error(text: &[u8]) -> ScriptReply {
-    [b"-", text, b"\r\n"].concat()
+/// Appends an error. The command has been answered.
+fn refuse(reply: &mut Vec<u8>, text: &[u8]) -> bool {
+    reply.extend_from_slice(b"-");
+    reply.extend_from_slice(text);
+    reply.extend_from_slice(b"\r\n");
+    true
 }
 
 /// While it lives, the host runs a script of a port's client.

@@ -78,7 +78,7 @@ impl Host for Played {
         _: &ScriptCaller<'_>,
         work: &mut dyn FnMut(RunScript<'_>),
     ) {
-        work(&mut |_, _| None);
+        work(&mut |_, _, _| false);
     }
 
     fn commands(&self, _: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {

@@ -23,9 +23,9 @@ pub struct ScriptCaller<'a> {
 /// The reply to a script's client, as the bytes that it is sent.
 pub type ScriptReply = Vec<u8>;
 
-/// Runs a command about scripts with its arguments. `None` if clients are paused: then it has not
-/// run, and is to be tried again as a writing task.
-pub type RunScript<'a> = &'a mut dyn FnMut(&Command, &Args<'_>) -> Option<ScriptReply>;
+/// Runs a command about scripts with its arguments, and appends its reply. False if clients are
+/// paused: then it has not run, and is to be tried again as a writing task.
+pub type RunScript<'a> = &'a mut dyn FnMut(&Command, &Args<'_>, &mut ScriptReply) -> bool;
 
 /// The host. Only the holder of its global lock may ask it, between commands; other threads send a
 /// [`MainTask`](super::MainTask).

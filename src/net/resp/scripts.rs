@@ -85,7 +85,7 @@ struct ScriptsWork {
     db: u32,
     resp3: bool,
     killed: Arc<AtomicBool>,
-    replies: Vec<u8>,
+    replies: ScriptReply,
     waiting: WaitingConnection,
 }
 
@@ -102,7 +102,7 @@ impl ScriptsWork {
         let user = Arc::clone(&self.user);
         let caller = ScriptCaller { user: &user.name, db: self.db, resp3: self.resp3 };
         match host {
-            None => self.run_with(&mut |_, _| Some(busy())),
+            None => self.run_with(&mut |_, _, reply| busy(reply)),
             Some(host) => host.run_scripts(locked, &caller, &mut |run| self.run_with(run)),
         }
         if !self.calls.is_empty() {
@@ -123,8 +123,9 @@ impl ScriptsWork {
     fn run_with(&mut self, run: RunScript<'_>) {
         let began = Instant::now();
         while let Some((number, args)) = self.calls.front() {
-            let Some(reply) = args.with(|args| run(COMMANDS[*number], &args)) else { return };
-            self.replies.extend_from_slice(&reply);
+            if !args.with(|args| run(COMMANDS[*number], &args, &mut self.replies)) {
+                return;
+            }
             self.calls.pop_front();
             // To look at the clock costs a part of what a short script does.
             if self.calls.len().is_multiple_of(4) && began.elapsed() > MAIN_TURN {
@@ -134,6 +135,7 @@ impl ScriptsWork {
     }
 }
 
-fn busy() -> ScriptReply {
-    [b"-", BUSY, b"\r\n"].concat()
+fn busy(reply: &mut ScriptReply) -> bool {
+    reply.extend_from_slice(&[b"-", BUSY, b"\r\n"].concat());
+    true
 }

@@ -322,11 +322,11 @@ pub(super) fn run_as_unit(
         let script = |step: &ScriptStep<'_>| {
             let (db, resp3) = (step.db, asker.resp3);
             let caller = ScriptCaller { user: &step.user.name, db, resp3 };
-            let mut reply = None;
+            let (mut reply, mut has_run) = (ScriptReply::new(), false);
             host.run_scripts(locked, &caller, &mut |run| {
-                reply = run(COMMANDS[step.number], &step.args);
+                has_run = run(COMMANDS[step.number], &step.args, &mut reply);
             });
-            reply
+            has_run.then_some(reply)
         };
         Ok(Some(plan.run(engine, run, script)))
     })
