@@ -20,12 +20,13 @@ python_client() {
 }
 
 node_clients() {
-    have node && have npm || { skip "node-redis and ioredis: no node with npm"; return 0; }
+    have node && have npm || { skip "node-redis, ioredis and libraries that use them: no node with npm"; return 0; }
     copied node
     (cd target/clients/node && npm ci --silent --no-audit --no-fund </dev/null) ||
-        { skip "node-redis and ioredis: npm could not install them"; return 0; }
+        { skip "node-redis, ioredis and libraries that use them: npm could not install them"; return 0; }
     export MIDI_CLIENT_NODE_REDIS="node target/clients/node/node-redis.js"
     export MIDI_CLIENT_IOREDIS="node target/clients/node/ioredis.js"
+    export MIDI_CLIENT_NODE_LIBRARIES="node target/clients/node/libraries.js"
 }
 
 go_client() {

@@ -94,6 +94,11 @@ fn ioredis() {
 }
 
 #[test]
+fn node_libraries() {
+    run("MIDI_CLIENT_NODE_LIBRARIES");
+}
+
+#[test]
 fn go_redis() {
     run("MIDI_CLIENT_GO");
 }

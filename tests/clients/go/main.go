@@ -1,4 +1,4 @@
-// go-redis against midi's port: what a program that knows nothing of midi does.
+// go-redis, and libraries on top of it, against midi's port: what a program that knows nothing of midi does.
 //
 // Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who
 // signs there; MIDI_HOST_PORT, the host's own port.
@@ -251,5 +251,6 @@ func main() {
 	}
 	logins(2)
 	logins(3)
-	fmt.Println("go-redis", redis.Version(), "on", runtime.Version()+": right")
+	libraries()
+	fmt.Println("go-redis", redis.Version(), "with redsync and redis_rate on", runtime.Version()+": right")
 }
