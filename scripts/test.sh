@@ -24,7 +24,7 @@ count_tests cargo test --locked --workspace --no-fail-fast || failed+=("$MIDI_RE
 # Connections once more, over what else the port speaks.
 for stream in tls unix; do
     echo "Testing with MIDI_STREAM=$stream"
-    MIDI_STREAM=$stream count_tests cargo test --locked --no-fail-fast --test port -- \
+    MIDI_STREAM=$stream count_tests cargo test --locked --workspace --no-fail-fast --test port -- \
         gates:: held_replies:: large:: mget:: serving:: session:: strangers:: transactions:: watch:: || failed+=("MIDI_STREAM=$stream")
 done
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
