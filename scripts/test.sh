@@ -10,8 +10,12 @@ setup_memcached
 have openssl || apt_install openssl || true
 # Tests mostly wait, so run more of them at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
-# The integration tests load this into a server.
-cargo build --release --locked
+# The integration tests load this into a server. Its last crate takes one processor for a minute, which the tests'
+# programs leave to it: they are built beside it.
+cargo build --release --locked &
+release_build=$!
+cargo test --quiet --locked --workspace --no-run
+wait "$release_build"
 begin_counting
 # Some tests on the first host look for the others.
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "$name" >/dev/null || true; done
