@@ -5,9 +5,9 @@ use super::conversation::KeptKeys;
 use super::parse::MemcachedRequest;
 use super::plan::{Planned, number};
 use super::reply::{MemcachedReply, ReplyForm, Wording};
-use super::run::{conversation, limits};
+use super::run::{conversation, limits, planned};
 use super::stats;
-use crate::command::{Args, COMMANDS, Reply};
+use crate::command::{Args, COMMANDS, Reply, base64};
 use crate::engine::{Author, Call, Refusal};
 use crate::net::flow::State;
 use crate::net::resp::PortCaller;
@@ -92,6 +92,10 @@ pub(super) fn own_request(
     end: usize,
     is_silent: bool,
 ) -> usize {
+    if let Some(key) = request.base64_key() {
+        let key = base64::decode(key).unwrap_or_default();
+        return own_request(caller, request.about(&key), end, is_silent);
+    }
     match request {
         MemcachedRequest::Answer(text) if is_silent => _ = text,
         MemcachedRequest::Answer(text) => say_line(caller, text.as_bytes()),
@@ -102,8 +106,15 @@ pub(super) fn own_request(
         MemcachedRequest::TooLarge(_, skipped) => {
             return too_large(caller, request, skipped, end, is_silent);
         }
-        // Those are calls.
-        _ => {}
+        MemcachedRequest::Refused(text, skipped) => {
+            say_line(caller, text.as_bytes());
+            conversation(caller).skipped = skipped;
+        }
+        request => {
+            if let Some(planned) = planned(caller, request, end, is_silent) {
+                return run_alone(caller, &planned);
+            }
+        }
     }
     end
 }

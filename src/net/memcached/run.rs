@@ -163,7 +163,7 @@ fn fill<'i>(
                     return PlanStop::Own(request, at + end, is_silent);
                 }
                 ParsedRequest::Request(request, end, is_silent) => {
-                    match Planned::of(request, at + end, is_silent) {
+                    match planned(caller, request, at + end, is_silent) {
                         Some(planned) => planned,
                         None => return PlanStop::Own(request, at + end, is_silent),
                     }
@@ -180,10 +180,28 @@ fn fill<'i>(
     PlanStop::End
 }
 
+/// The call for a request, if it is about one key. Where nothing can be written now, `mg` only
+/// reads.
+pub(super) fn planned<'i>(
+    caller: &PortCaller<'_>,
+    request: MemcachedRequest<'i>,
+    end: usize,
+    is_silent: bool,
+) -> Option<Planned<'i>> {
+    let planned = Planned::of(request, end, is_silent)?;
+    if !planned.may_only_read(&request) {
+        return Some(planned);
+    }
+    let flags = COMMANDS[planned.command].flags;
+    let may_write = caller.engine().ledger.gate(Intent::OfPort(flags)) == Gate::Go;
+    Some(if may_write { planned } else { planned.reading() })
+}
+
 /// Whether a call may run together with others.
 fn goes(caller: &PortCaller<'_>, planned: &Planned<'_>) -> bool {
     let (engine, session) = (caller.engine(), &*caller.session);
     session.is_plain()
+        && !planned.is_no_use
         && engine.ledger.gate(Intent::OfPort(COMMANDS[planned.command].flags)) == Gate::Go
         && session.may(engine, planned.rights, &planned.args_of_rights())
 }

@@ -57,8 +57,8 @@ fn general(caller: &mut PortCaller<'_>) {
     stat(caller, "curr_connections", connected);
     stat(caller, "total_connections", accepted);
     stat(caller, "rejected_connections", refused);
-    stat(caller, "cmd_get", calls(&["get", "mc-gets"]));
-    stat(caller, "cmd_set", calls(&["set", "mc-store"]));
+    stat(caller, "cmd_get", calls(&["get", "mc-gets", "mc-mg", "mc-mg-renew", "mc-mg-vivify"]));
+    stat(caller, "cmd_set", calls(&["set", "mc-store", "mc-ms"]));
     stat(caller, "cmd_flush", calls(&["flushdb"]));
     stat(caller, "cmd_touch", calls(&["mc-touch", "mc-gat"]));
     stat(caller, "bytes_read", read);
