@@ -23,7 +23,7 @@ const RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
 /// The rows that only the memcached port has.
 pub(super) const ROWS: [Command; 12] = [
     Command {
-        arity: 2,
+        arity: -2,
         keys: Keys::One(Access::Read),
         ..row(
             "mc-gets",
@@ -122,8 +122,23 @@ impl ItemExpiry {
     }
 }
 
+/// When something happens that is asked for in so many seconds; `None` for at once.
+pub fn expires_at(seconds: i32, now: UnixMs) -> Option<UnixMs> {
+    match ItemExpiry::of(seconds.into(), &Now::at(now)) {
+        ItemExpiry::At(at) => Some(at),
+        _ => None,
+    }
+}
+
 /// The last number of a change that was given to a key; 0 before the first.
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Goes on with numbers far above those so far: this server becomes a master, and numbers that its
+/// clients have of another one are to be none of its own.
+pub fn draw_new_base() {
+    draw_number();
+    LAST_NUMBER.fetch_add(fastrand::u64(1 << 40..1 << 48), Ordering::Relaxed);
+}
 
 /// The next number of a change. They only grow in one process; a process begins at random, so that
 /// a number of another one is most probably none of its own.
@@ -135,9 +150,24 @@ pub fn draw_number() -> u64 {
     LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// A value in a reply, behind its number if that is wanted; null if there is none.
-fn say(key: &mut Edit<'_>, reply: &mut dyn Reply, with_number: bool) -> Result<(), Error> {
-    let number = if with_number { key.number(draw_number) } else { None };
+/// The word behind a command's arguments if no key may get its first number, because there is no
+/// memory for it.
+pub const KNOWN_ONLY: &[u8] = b"known";
+
+/// The number of the key's last change, which is drawn if it has none.
+///
+/// # Errors
+/// There is no memory for it, as argument number `argument` says.
+fn number_of(cx: &mut OneKey<'_>, argument: usize) -> Result<Option<u64>, Error> {
+    if cx.args.get(argument) == KNOWN_ONLY && cx.string()?.is_some_and(|it| it.traits().number == 0)
+    {
+        return Err(Error::OutOfMemory);
+    }
+    Ok(cx.key.number(draw_number))
+}
+
+/// A value in a reply, behind its number if there is one.
+fn say(key: &Edit<'_>, reply: &mut dyn Reply, number: Option<u64>) -> Result<(), Error> {
     let Some(entry) = key.read() else {
         reply.null();
         return Ok(());
@@ -150,9 +180,10 @@ fn say(key: &mut Edit<'_>, reply: &mut dyn Reply, with_number: bool) -> Result<(
     Ok(())
 }
 
-/// `mc-gets key`. No change: a number is neither logged nor counted.
+/// `mc-gets key [known]`. No change: a number is neither logged nor counted.
 fn gets(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    say(&mut cx.key, reply, true)
+    let number = number_of(cx, 2)?;
+    say(&cx.key, reply, number)
 }
 
 /// Sets the expiry of a key that exists; false if there is none.
@@ -175,10 +206,11 @@ fn set_expiry(cx: &mut OneKey<'_>, expiry: ItemExpiry) -> bool {
     true
 }
 
-/// `mc-gat key seconds [number]`.
+/// `mc-gat key seconds [number [known]]`.
 fn get_and_touch(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let expiry = ItemExpiry::of_argument(cx, 2)?;
-    say(&mut cx.key, reply, cx.args.len() > 3)?;
+    let number = if cx.args.len() > 3 { number_of(cx, 4)? } else { None };
+    say(&cx.key, reply, number)?;
     set_expiry(cx, expiry);
     Ok(())
 }

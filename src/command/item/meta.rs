@@ -2,7 +2,7 @@
 //! one argument, as the client has sent them.
 
 use super::flags::MetaFlags;
-use super::{ItemExpiry, draw_number, number_after, row, set_expiry, unsigned_64};
+use super::{ItemExpiry, draw_number, number_after, number_of, row, set_expiry, unsigned_64};
 use crate::command::base64::encode;
 use crate::command::{
     Access, Command, Error, Event, Flags, Keys, OneKey, Reply, docs, record::put_value,
@@ -15,21 +15,21 @@ const GROW: Flags = Flags { deny_oom: true, ..WRITE };
 
 /// `mg` where nothing may be written, and without flags that write.
 pub(super) const GET: Command = Command {
-    arity: 3,
+    arity: -3,
     keys: Keys::One(Access::Read),
     ..row("mc-mg", docs("Returns an item, and what is known of it."), get, READ)
 };
 
 /// `mg`, which may tell a client that it is the one to renew the item.
 pub(super) const RENEW: Command = Command {
-    arity: 3,
+    arity: -3,
     keys: Keys::One(Access::ReadOverwrite),
     ..row("mc-mg-renew", docs("Returns an item, and who is to renew it."), get_or_renew, WRITE)
 };
 
 /// `mg` with `N`.
 pub(super) const VIVIFY: Command = Command {
-    arity: 3,
+    arity: -3,
     keys: Keys::One(Access::ReadOverwrite),
     ..row("mc-mg-vivify", docs("Returns an item, or makes an empty one."), get_or_renew, GROW)
 };
@@ -57,7 +57,7 @@ pub(super) const COUNT: Command = Command {
 
 /// `me`.
 pub(super) const DEBUG: Command = Command {
-    arity: 3,
+    arity: -3,
     keys: Keys::One(Access::Read),
     uses: false,
     ..row("mc-me", docs("Tells what is known of an item but its value."), debug, READ)
@@ -158,12 +158,12 @@ fn take_number(cx: &mut OneKey<'_>, flags: &MetaFlags<'_>) {
     }
 }
 
-/// `mc-mg key flags`. A stale item that nobody renews is not given to this client to renew.
+/// `mc-mg key flags [known]`. A stale item that nobody renews is not given to this client to renew.
 fn get(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     say_item(cx, reply, false)
 }
 
-/// `mc-mg-renew key flags`, `mc-mg-vivify key flags`.
+/// `mc-mg-renew key flags [known]`, `mc-mg-vivify key flags [known]`.
 fn get_or_renew(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     say_item(cx, reply, true)
 }
@@ -183,7 +183,11 @@ fn say_item(cx: &mut OneKey<'_>, reply: &mut dyn Reply, may_write: bool) -> Resu
         cx.tell(Event::SET);
     }
     let traits = cx.string()?.map(|value| value.traits()).unwrap_or_default();
-    let number = if flags.has(b'c') { cx.key.number(draw_number) } else { Some(traits.number) };
+    let number = match flags.has(b'c') {
+        true if is_new => cx.key.number(draw_number),
+        true => number_of(cx, 3)?,
+        false => Some(traits.number),
+    };
     let number = number.unwrap_or_default();
     let (mut expiry, now) = (expiry_of(cx), cx.now());
     let (mut wins, len) = (is_new, cx.len()?.unwrap_or(0) as u64);
@@ -449,9 +453,9 @@ fn count_of(cx: &OneKey<'_>, flags: &MetaFlags<'_>) -> Result<Result<u64, &'stat
     Ok(Ok(number_after(before, flags.delta, matches!(flags.mode, b'D' | b'-'))))
 }
 
-/// `mc-me key flags`: what memcached's `me` tells, as far as there is such a thing.
+/// `mc-me key flags [known]`: what memcached's `me` tells, as far as there is such a thing.
 fn debug(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let Some(number) = cx.key.number(draw_number) else {
+    let Some(number) = number_of(cx, 3)? else {
         reply.simple("EN");
         return Ok(());
     };

@@ -13,6 +13,8 @@
 mod alone;
 mod caller;
 mod conversation;
+mod delayed;
+mod flushes;
 mod login;
 pub mod parse;
 mod plan;
@@ -21,6 +23,8 @@ mod run;
 mod stats;
 
 pub use conversation::Conversation;
+pub use delayed::flush_due;
+pub use flushes::DelayedFlushes;
 pub use run::run;
 
 /// To a client that connects when all places are taken.

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::parse::{DebugRequest, KeysOfLine, MemcachedRequest, MetaRequest, StoreRequest};
 use super::reply::{ReplyForm, Wording};
-use crate::command::{Args, Limits, MetaCommand, number_of};
+use crate::command::{Args, KNOWN_ONLY, Limits, MetaCommand, number_of};
 use crate::engine::{Author, Call, Engine, Together};
 use crate::limits::AHEAD;
 use crate::store::Now;
@@ -195,6 +195,18 @@ impl<'i> Planned<'i> {
         };
         planned.keys = (!is_last).then_some(keys);
         planned
+    }
+
+    /// The same where there is no memory for numbers of keys that have none.
+    pub fn without_memory(mut self) -> Self {
+        let rows = &ROWS;
+        let draws = [rows.gets, rows.mg, rows.mg_renew, rows.mg_vivify, rows.me];
+        // `gats` is a `gat` with one more argument.
+        let is_gats = self.command == rows.gat && self.args.len() == 4;
+        if is_gats || draws.contains(&self.command) {
+            self.args.push(KNOWN_ONLY);
+        }
+        self
     }
 
     /// Its key.

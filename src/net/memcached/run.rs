@@ -10,7 +10,7 @@ use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse}
 use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
 use crate::command::{COMMANDS, Limits};
-use crate::engine::{Gate, Intent, Outcome, Taking};
+use crate::engine::{Gate, Gates, Intent, Outcome, Taking};
 use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
 use crate::net::flow::State;
 use crate::net::resp::{PortCaller, UserState};
@@ -138,6 +138,7 @@ fn fill<'i>(
     plan: &mut RequestPlan<'i>,
 ) -> PlanStop<'i> {
     let most = limits(caller).max_value_bytes;
+    let is_full = is_full(caller);
     let mut seen = std::mem::take(&mut conversation(caller).seen);
     let mut at = 0;
     while !plan.0.is_full() {
@@ -146,7 +147,8 @@ fn fill<'i>(
                 (at, keys) = ((at + line.left + line.line_end).min(input.len()), None);
                 continue;
             };
-            Planned::get(key, left, at + end)
+            let planned = Planned::get(key, left, at + end);
+            if is_full { planned.without_memory() } else { planned }
         } else if at == input.len() {
             break;
         } else {
@@ -180,6 +182,11 @@ fn fill<'i>(
     PlanStop::End
 }
 
+/// Whether no key may take more memory.
+fn is_full(caller: &PortCaller<'_>) -> bool {
+    caller.engine().gates().has(Gates::FULL.and(Gates::OUT_OF_MEMORY))
+}
+
 /// The call for a request, if it is about one key. Where nothing can be written now, `mg` only
 /// reads.
 pub(super) fn planned<'i>(
@@ -188,7 +195,10 @@ pub(super) fn planned<'i>(
     end: usize,
     is_silent: bool,
 ) -> Option<Planned<'i>> {
-    let planned = Planned::of(request, end, is_silent)?;
+    let mut planned = Planned::of(request, end, is_silent)?;
+    if is_full(caller) {
+        planned = planned.without_memory();
+    }
     if !planned.may_only_read(&request) {
         return Some(planned);
     }
