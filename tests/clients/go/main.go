@@ -1,7 +1,8 @@
-// go-redis against midi's port: what a program that knows nothing of midi does.
+// go-redis against midi's port, and gomemcache against its memcached port: what a program that knows nothing of midi
+// does.
 //
-// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who
-// signs there; MIDI_HOST_PORT, the host's own port.
+// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_MEMCACHED_PORT, its memcached port; MIDI_TLS_PORT and
+// MIDI_TLS_CA, its port for TLS and who signs there; MIDI_HOST_PORT, the host's own port.
 package main
 
 import (
@@ -251,5 +252,6 @@ func main() {
 	}
 	logins(2)
 	logins(3)
-	fmt.Println("go-redis", redis.Version(), "on", runtime.Version()+": right")
+	memcached()
+	fmt.Println("go-redis", redis.Version(), "and gomemcache on", runtime.Version()+": right")
 }
