@@ -20,7 +20,9 @@ pub fn check(input: &[u8]) {
                 at += end;
                 match request {
                     MemcachedRequest::Get(keys) => at += all_keys(&rest[end..], keys),
-                    MemcachedRequest::TooLarge(_, skipped) => at += skipped,
+                    MemcachedRequest::TooLarge(_, skipped)
+                    | MemcachedRequest::Refused(_, skipped) => at += skipped,
+                    MemcachedRequest::Meta(meta) => assert!(meta.value.len() <= MOST),
                     MemcachedRequest::Store(store) => assert!(store.value.len() <= MOST),
                     _ => {}
                 }

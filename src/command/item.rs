@@ -4,6 +4,11 @@
 //! names of their own at other doors. They differ from their relatives in flags, in the numbers of
 //! changes (CAS), and in numbers of 64 bits without a sign.
 
+mod flags;
+mod meta;
+
+pub use flags::{MetaCommand, MetaFlags};
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::put_value;
@@ -16,9 +21,9 @@ use crate::store::{Edit, Now, Origin, Traits, UnixMs, Value};
 const RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
 
 /// The rows that only the memcached port has.
-pub(super) const ROWS: [Command; 5] = [
+pub(super) const ROWS: [Command; 12] = [
     Command {
-        arity: 2,
+        arity: -2,
         keys: Keys::One(Access::Read),
         ..row(
             "mc-gets",
@@ -67,6 +72,13 @@ pub(super) const ROWS: [Command; 5] = [
             Flags { write: true, fast: true, ..Flags::NONE },
         )
     },
+    meta::GET,
+    meta::RENEW,
+    meta::VIVIFY,
+    meta::SET,
+    meta::DELETE,
+    meta::COUNT,
+    meta::DEBUG,
 ];
 
 const fn row(
@@ -110,8 +122,23 @@ impl ItemExpiry {
     }
 }
 
+/// When something happens that is asked for in so many seconds; `None` for at once.
+pub fn expires_at(seconds: i32, now: UnixMs) -> Option<UnixMs> {
+    match ItemExpiry::of(seconds.into(), &Now::at(now)) {
+        ItemExpiry::At(at) => Some(at),
+        _ => None,
+    }
+}
+
 /// The last number of a change that was given to a key; 0 before the first.
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Goes on with numbers far above those so far: this server becomes a master, and numbers that its
+/// clients have of another one are to be none of its own.
+pub fn draw_new_base() {
+    draw_number();
+    LAST_NUMBER.fetch_add(fastrand::u64(1 << 40..1 << 48), Ordering::Relaxed);
+}
 
 /// The next number of a change. They only grow in one process; a process begins at random, so that
 /// a number of another one is most probably none of its own.
@@ -123,9 +150,24 @@ pub fn draw_number() -> u64 {
     LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// A value in a reply, behind its number if that is wanted; null if there is none.
-fn say(key: &mut Edit<'_>, reply: &mut dyn Reply, with_number: bool) -> Result<(), Error> {
-    let number = if with_number { key.number(draw_number) } else { None };
+/// The word behind a command's arguments if no key may get its first number, because there is no
+/// memory for it.
+pub const KNOWN_ONLY: &[u8] = b"known";
+
+/// The number of the key's last change, which is drawn if it has none.
+///
+/// # Errors
+/// There is no memory for it, as argument number `argument` says.
+fn number_of(cx: &mut OneKey<'_>, argument: usize) -> Result<Option<u64>, Error> {
+    if cx.args.get(argument) == KNOWN_ONLY && cx.string()?.is_some_and(|it| it.traits().number == 0)
+    {
+        return Err(Error::OutOfMemory);
+    }
+    Ok(cx.key.number(draw_number))
+}
+
+/// A value in a reply, behind its number if there is one.
+fn say(key: &Edit<'_>, reply: &mut dyn Reply, number: Option<u64>) -> Result<(), Error> {
     let Some(entry) = key.read() else {
         reply.null();
         return Ok(());
@@ -138,9 +180,10 @@ fn say(key: &mut Edit<'_>, reply: &mut dyn Reply, with_number: bool) -> Result<(
     Ok(())
 }
 
-/// `mc-gets key`. No change: a number is neither logged nor counted.
+/// `mc-gets key [known]`. No change: a number is neither logged nor counted.
 fn gets(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    say(&mut cx.key, reply, true)
+    let number = number_of(cx, 2)?;
+    say(&cx.key, reply, number)
 }
 
 /// Sets the expiry of a key that exists; false if there is none.
@@ -163,10 +206,11 @@ fn set_expiry(cx: &mut OneKey<'_>, expiry: ItemExpiry) -> bool {
     true
 }
 
-/// `mc-gat key seconds [number]`.
+/// `mc-gat key seconds [number [known]]`.
 fn get_and_touch(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let expiry = ItemExpiry::of_argument(cx, 2)?;
-    say(&mut cx.key, reply, cx.args.len() > 3)?;
+    let number = if cx.args.len() > 3 { number_of(cx, 4)? } else { None };
+    say(&cx.key, reply, number)?;
     set_expiry(cx, expiry);
     Ok(())
 }
@@ -214,22 +258,27 @@ fn number(cx: &OneKey<'_>, argument: usize) -> Result<u64, Error> {
 fn put(cx: &mut OneKey<'_>) -> Result<(), Error> {
     let flags = unsigned_32(cx.args.get(4)).ok_or(Error::NotAnInteger)?;
     let expiry = ItemExpiry::of_argument(cx, 5)?;
+    put_item(cx, expiry, Traits { flags, ..Traits::default() });
+    Ok(())
+}
+
+/// Puts the value that is argument number 2 in place of any other.
+fn put_item(cx: &mut OneKey<'_>, expiry: ItemExpiry, traits: Traits) {
     let expire_at = match expiry {
         ItemExpiry::Never => None,
         ItemExpiry::At(at) => Some(at),
         ItemExpiry::Passed => {
             cx.delete();
-            return Ok(());
+            return;
         }
     };
     let kept = cx.args.keep(2, cx.limits.keep_bytes);
     let value = kept.as_ref().map_or(Value::Inline(cx.args.get(2)), Value::Shared);
-    cx.key.set_with(value, expire_at, Traits { flags, ..Traits::default() });
+    cx.key.set_with(value, expire_at, traits);
     cx.tell(Event::SET);
     if expire_at.is_some() {
         cx.tell(Event::EXPIRE);
     }
-    Ok(())
 }
 
 /// Appends to the value; false if it would be too long.
@@ -237,6 +286,11 @@ fn append(cx: &mut OneKey<'_>) -> Result<bool, Error> {
     let (len, bytes) = (cx.len()?.unwrap_or(0), cx.args.get(2));
     if cx.limits.value(len + bytes.len()).is_err() {
         return Ok(false);
+    }
+    if bytes.is_empty() {
+        // It changes nothing but what is known of the value.
+        let flags = cx.string()?.map_or(0, |value| value.traits().flags);
+        cx.key.set_traits(Traits { flags, ..Traits::default() });
     }
     cx.write_at(len, bytes)?;
     cx.key.set_origin(Origin::Edited);
@@ -253,16 +307,31 @@ fn prepend(cx: &mut OneKey<'_>, old: Traits) -> Result<bool, Error> {
         return Ok(false);
     }
     let value = [bytes, value].concat();
-    replace(cx, value, old);
+    replace(cx, value, Traits { flags: old.flags, ..Traits::default() });
     cx.tell(Event::SET);
     Ok(true)
 }
 
-/// Sets another value of an item, which keeps its flags and its expiry.
-fn replace(cx: &mut OneKey<'_>, value: Vec<u8>, old: Traits) {
-    let traits = Traits { flags: old.flags, ..Traits::default() };
+/// Sets another value of an item, which keeps its expiry.
+fn replace(cx: &mut OneKey<'_>, value: Vec<u8>, traits: Traits) {
     let (expire_at, keep_bytes) = (cx.key.expiry(), cx.limits.keep_bytes);
     put_value(&mut cx.key, value.into(), expire_at, traits, keep_bytes);
+}
+
+/// Sets another number, with the flags of the one before. As with memcached, one that is no longer
+/// is the same item, and stays marked.
+fn replace_number(cx: &mut OneKey<'_>, text: &[u8]) -> Result<(), Error> {
+    let Some(value) = cx.string()? else { return Ok(()) };
+    let (len, old) = (value.len(), value.traits());
+    let stays = text.len() <= len;
+    let (stale, won) = (old.stale && stays, old.won && stays);
+    replace(cx, text.to_vec(), Traits { flags: old.flags, stale, won, ..Traits::default() });
+    Ok(())
+}
+
+/// A number, counted up or down.
+fn number_after(before: u64, delta: u64, is_down: bool) -> u64 {
+    if is_down { before.saturating_sub(delta) } else { before.wrapping_add(delta) }
 }
 
 /// `mc-count key incr|decr delta`.
@@ -272,18 +341,14 @@ fn count(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.null();
         return Ok(());
     };
-    let old = value.traits();
     let Some(before) = unsigned_64(value.bytes()) else {
         reply.simple("NON_NUMERIC");
         return Ok(());
     };
-    let after = match cx.args.get(2) {
-        b"incr" => before.wrapping_add(delta),
-        _ => before.saturating_sub(delta),
-    };
+    let after = number_after(before, delta, cx.args.get(2) != b"incr");
     let mut text = itoa::Buffer::new();
     let text = text.format(after).as_bytes();
-    replace(cx, text.to_vec(), old);
+    replace_number(cx, text)?;
     cx.tell(Event::INCRBY);
     reply.bulk(text);
     Ok(())
@@ -341,6 +406,26 @@ mod tests {
         assert!(of(1_700_000_000) == ItemExpiry::Passed);
         assert!(of(1_700_000_001) == ItemExpiry::At(1_700_000_001_000));
         assert!(of(-1) == ItemExpiry::Passed && of(i32::MIN.into()) == ItemExpiry::Passed);
+    }
+
+    #[test]
+    fn who_renews_is_decided_in_whole_seconds() {
+        let now = Now::at(1_700_000_000_000);
+        let at = |ms| ItemExpiry::At(now.ms() + ms);
+        for (expiry, recache, is_due) in [
+            (at(20_000), 20, false),
+            (at(19_001), 20, false),
+            (at(19_000), 20, true),
+            (at(20_000), 21, true),
+            (at(1), 1, false),
+            (at(1), 0, false),
+            (at(1), -1, false),
+            (ItemExpiry::Never, 20, false),
+            (at(20_000), 1_700_000_021, true),
+            (at(20_000), 1_700_000_020, false),
+        ] {
+            assert_eq!(meta::is_to_recache(expiry, recache, &now), is_due, "{recache}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod action;
 mod all_keys;
 mod args;
+pub mod base64;
 mod bitfield;
 mod bitmap;
 mod bits;
@@ -57,7 +58,10 @@ pub use error::{Error, IncrexNumber};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;
 pub use import::ImportArgs;
-pub use item::{draw_number, signed_32, unsigned_32, unsigned_64};
+pub use item::{
+    KNOWN_ONLY, MetaCommand, MetaFlags, draw_new_base, draw_number, expires_at, signed_32,
+    unsigned_32, unsigned_64,
+};
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};

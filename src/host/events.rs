@@ -18,6 +18,7 @@ use super::users::USERS;
 use super::{
     descriptors, guarded, kept, lock, modules, notifications, output, scripts, turn, unit, watch,
 };
+use crate::command::draw_new_base;
 use crate::engine::{ChangedBy, Locked, Waker, free_later};
 
 /// Rounds of answering before the main loop continues; completions that keep coming wait for the
@@ -284,6 +285,7 @@ fn on_role_change(ctx: Ctx<'_>, sub: u64) {
     instance().backlog.may_come();
     if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         instance().sync.became_master();
+        draw_new_base();
     } else {
         instance().gates.demoted(ctx);
         if instance().sync.untrusted.get() {

@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::flow::State;
 use super::held::no_longer_held;
 use super::intake::TakenUp;
+use super::memcached::flush_due;
 use super::protocol::Protocol;
 use super::resp::Session;
 use super::service::{Member, Service};
@@ -324,6 +325,7 @@ impl<D: Driver> WorkerPort<D> {
         }
         self.next_tick = now + PORT_TICK;
         self.listeners.wake(&mut self.service.io.driver);
+        flush_due(&self.service.worker);
         let (mut buffered, mut held_bytes) = (0, 0);
         let mut late: Vec<Key> = Vec::new();
         for (_, connection) in &self.connections {

@@ -9,6 +9,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::client::Client;
+use super::memcached::DelayedFlushes;
 use super::resp::Session;
 use super::transport::{Accepted, Announced, Key, Output, TlsServer};
 use crate::command::HostCommand;
@@ -33,6 +34,8 @@ pub struct Shared {
     pub tls: Mutex<Option<TlsServer>>,
     /// The host's commands; set after a client has sent a command that the ports do not have.
     pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
+    /// The databases that memcached's clients want emptied later.
+    pub flushes: DelayedFlushes,
 }
 
 /// One worker's part.
@@ -133,6 +136,7 @@ impl Shared {
             announced: Announced::default(),
             tls: Mutex::default(),
             host_commands: OnceLock::new(),
+            flushes: DelayedFlushes::default(),
         }
     }
 

@@ -1,10 +1,8 @@
 //! A client that speaks memcached's protocol, byte by byte.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 
-use super::HANG;
-use super::{Builder, Server, free_port};
+use super::{Builder, Server, Wire, free_port};
 
 /// A server with the memcached port open.
 pub struct WithMemcached {
@@ -33,20 +31,41 @@ impl WithMemcached {
 }
 
 /// A connection.
-pub struct Memcached(TcpStream);
+pub struct Memcached(Wire);
 
 impl Memcached {
     /// Connects to 127.0.0.1.
     pub fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.set_nodelay(true).expect("an option");
-        stream.set_read_timeout(Some(HANG)).expect("an option");
-        Memcached(stream)
+        Memcached::over(Wire::tcp(port).expect("a connection"))
+    }
+
+    /// Over a connection of any kind.
+    pub fn over(wire: Wire) -> Self {
+        Memcached(wire)
     }
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).expect("an open connection");
+        self.try_send(bytes).expect("an open connection");
+    }
+
+    /// Sends bytes, if the server takes them.
+    pub fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes)?;
+        self.0.flush()
+    }
+
+    /// Reads a line; `None` if the connection ends.
+    pub fn try_read_line(&mut self) -> Option<String> {
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while !said.ends_with(b"\r\n") {
+            match self.0.read(&mut byte) {
+                Ok(1) => said.push(byte[0]),
+                _ => return None,
+            }
+        }
+        said.truncate(said.len() - 2);
+        String::from_utf8(said).ok()
     }
 
     /// Sends bytes and what ends a conversation that can be told from any reply; returns what comes
@@ -72,6 +91,12 @@ impl Memcached {
             said.extend_from_slice(&piece[..read]);
         }
         String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Reads so many bytes, whatever they are.
+    pub fn skip(&mut self, bytes: usize) {
+        let skipped = std::io::copy(&mut (&mut self.0).take(bytes as u64), &mut std::io::sink());
+        assert_eq!(skipped.expect("an open connection"), bytes as u64);
     }
 
     /// Whether the server closes the connection.

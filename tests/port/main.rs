@@ -16,6 +16,8 @@ mod held_replies;
 mod large;
 mod memcached;
 mod memcached_beside;
+mod memcached_gates;
+mod memcached_meta;
 mod mget;
 mod reports;
 mod rights;

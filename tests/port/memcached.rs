@@ -43,7 +43,6 @@ fn commands_are_answered_in_memcacheds_words() {
             ("set a 0 0 3\nabcdef\n", "CLIENT_ERROR bad data chunk\nERROR\n"),
             ("cas c 0 0 1 5\nx\n", "NOT_FOUND\n"),
             ("flush_all\nget a n\n", "OK\nEND\n"),
-            ("flush_all 10\n", "SERVER_ERROR flush_all with a delay is not supported\n"),
             (
                 "flush_all noreply\nversion\n",
                 concat!("VERSION 1.6.18-midi-", env!("CARGO_PKG_VERSION"), "\n"),

@@ -62,8 +62,142 @@ const NUMBERS: [&str; 12] = [
 ];
 const TIMES: [&str; 8] = ["0", "100", "2592000", "-1", "1000", "x", "4000000000", "+100"];
 
+/// Some flags of a meta command, each once, in any order, and the opaque one with an argument.
+fn flags(random: &mut Random, which: &[&str]) -> String {
+    let mut text = String::new();
+    let mut taken = Vec::new();
+    for _ in 0..random.below(5) {
+        let flag = random.pick(which);
+        if !taken.contains(&flag.as_bytes()[0]) || random.below(40) == 0 {
+            taken.push(flag.as_bytes()[0]);
+            text += &format!("{}{flag}", if random.below(20) == 0 { "  " } else { " " });
+        }
+    }
+    text
+}
+
+/// Keys in base64; none of them is one that text commands have: memcached would then give it
+/// in base64 to them, too.
+const BASE64_KEYS: [&str; 4] = ["AP8=", "Zm9vIGJhcg==", "eA==", "!!!!"];
+/// Those that are marked: memcached forgets the marks of a number that becomes longer.
+const MARKED: [&str; 4] = ["a", "b", "c", "long-key"];
+
+/// A meta request, now and then a wrong one.
+fn meta_request(random: &mut Random) -> Vec<u8> {
+    let is_base64 = random.below(6) == 0;
+    let key_of = |random: &mut Random, keys: &[&'static str]| {
+        if is_base64 { random.pick(&BASE64_KEYS) } else { random.pick(keys) }
+    };
+    let base64 = if is_base64 { " b" } else { "" };
+    let end = if random.below(10) == 0 { "\n" } else { "\r\n" };
+    let line = match random.below(16) {
+        0..6 => {
+            let known = [
+                "v", "v", "k", "s", "t", "f", "q", "Oabc", "u", "N100", "N0", "T100", "T0", "Px",
+                "Ly", "Nx", "T", "z", "I", "M", "F1x", "R30", "R200", "R0",
+            ];
+            let key = key_of(random, &KEYS);
+            let may_renew = !COUNTED.contains(&key);
+            let of_key = if may_renew { known.len() } else { known.len() - 3 };
+            let mut flags = flags(random, &known[..of_key]);
+            if is_base64 {
+                // memcached gives the key of an item that it makes as bytes.
+                flags = flags.replace(" N", " P");
+            }
+            format!("mg {key}{base64}{flags}{end}")
+        }
+        6..10 => {
+            let known = [
+                "k",
+                "q",
+                "O12",
+                "T100",
+                "T0",
+                "T-1",
+                "F5",
+                "F4294967295",
+                "Fx",
+                "ME",
+                "MA",
+                "MP",
+                "MR",
+                "MS",
+                "MX",
+                "MAB",
+                "C1",
+                "C0",
+                "Cx",
+                "I",
+            ];
+            let key = key_of(random, &APPENDED);
+            let flags = flags(random, &known);
+            let value = random.pick(&["", "1", "10", "value", "a\r\nb"]);
+            let len = value.len() + usize::from(random.below(30) == 0);
+            format!("ms {key} {len}{base64}{flags}{end}{value}\r\n")
+        }
+        10..12 => {
+            let known = ["k", "q", "Ox", "I", "I", "T100", "T0", "C5", "Cx", "z"];
+            let (key, flags) = (key_of(random, &MARKED), flags(random, &known));
+            format!("md {key}{base64}{flags}{end}")
+        }
+        12..15 => {
+            let known = [
+                "k",
+                "Ox",
+                "v",
+                "v",
+                "t",
+                "N100",
+                "N0",
+                "J10",
+                "J18446744073709551615",
+                "Jx",
+                "D5",
+                "D18446744073709551615",
+                "D",
+                "T100",
+                "MI",
+                "M+",
+                "MD",
+                "M-",
+                "MX",
+                "C7",
+            ];
+            let (key, flags) = (random.pick(&COUNTED), flags(random, &known));
+            format!("ma {key}{flags}{end}")
+        }
+        _ => {
+            let line = random.pick(&[
+                "mn",
+                "mn x",
+                "mg",
+                "ms",
+                "ms a",
+                "md",
+                "ma",
+                "me",
+                "mx a",
+                "m",
+                "mg a k k",
+                "me nosuch",
+                "ms a x",
+                "ms a -1",
+                "mg nosuch q k",
+                "mg nosuch k Ofirst",
+                "mg a Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            ]);
+            format!("{line}{end}")
+        }
+    };
+    line.into_bytes()
+}
+
 /// A request of the grammar, now and then a wrong one.
 fn request(random: &mut Random) -> Vec<u8> {
+    if random.below(2) == 0 { meta_request(random) } else { text_request(random) }
+}
+
+fn text_request(random: &mut Random) -> Vec<u8> {
     let key = random.pick(&KEYS);
     let noreply = if random.below(8) == 0 { " noreply" } else { "" };
     let end = if random.below(10) == 0 { "\n" } else { "\r\n" };
@@ -133,6 +267,17 @@ fn request(random: &mut Random) -> Vec<u8> {
     line.into_bytes()
 }
 
+/// The flags of a meta reply. A clock may have ticked between the two servers, and a number that
+/// became shorter is shorter here.
+fn alike_flags(words: &[&str]) -> String {
+    let alike = |word: &&str| match word.strip_prefix('t').map(str::parse::<u64>) {
+        Some(Ok(seconds)) => format!(" t{}", (seconds + 20) / 50),
+        _ if word.starts_with('s') => " s".to_owned(),
+        _ => format!(" {word}"),
+    };
+    words.iter().map(alike).collect()
+}
+
 /// A reply with what differs by design made alike.
 fn alike(said: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -154,6 +299,19 @@ fn alike(said: &str) -> String {
                     lines.push(value.trim_end().into());
                     parts.next();
                 }
+            }
+            (["VA", len, rest @ ..], Some(value)) => {
+                let is_filled_up = is_number(value) && value.ends_with(' ');
+                let len =
+                    if is_filled_up { value.trim_end().len().to_string() } else { (*len).into() };
+                lines.push(format!("VA {len}{}", alike_flags(rest)));
+                if is_filled_up {
+                    lines.push(value.trim_end().into());
+                    parts.next();
+                }
+            }
+            ([code @ ("HD" | "NF" | "EX" | "NS" | "EN"), rest @ ..], _) => {
+                lines.push(format!("{code}{}", alike_flags(rest)));
             }
             _ => lines.push(line.into()),
         }

@@ -604,7 +604,8 @@ impl Bench {
         if server.spec.tls && load.door == Door::Port {
             args.push("--tls".into());
         }
-        if server.spec.kind == Kind::Memcached {
+        let is_memcached = server.spec.memcached && load.door == Door::Port;
+        if is_memcached || server.spec.kind == Kind::Memcached {
             args.extend(["--protocol".into(), "memcached".into()]);
         }
         let pids: Vec<String> = server.pids().iter().map(u32::to_string).collect();

@@ -106,6 +106,8 @@ pub struct Spec {
     pub cores: Cores,
     /// Whether the port for load has TLS.
     pub tls: bool,
+    /// Whether its own port speaks memcached's protocol.
+    pub memcached: bool,
 }
 
 impl Spec {
@@ -120,6 +122,7 @@ impl Spec {
             processes: 1,
             cores: Cores::Apart,
             tls: false,
+            memcached: false,
         }
     }
 
@@ -239,6 +242,12 @@ impl Catalogue {
     /// The same with its own RESP port, which load goes to, and this many workers.
     pub fn midi_port(&self, name: &str, workers: usize) -> Spec {
         self.midi(name).with(&format!("port {PORT} threads {workers}"))
+    }
+
+    /// The same with a memcached port of its own, which load goes to.
+    pub fn midi_memcached_port(&self, name: &str, workers: usize) -> Spec {
+        let spec = self.midi(name).with(&format!("memcached-port {PORT} threads {workers}"));
+        Spec { memcached: true, ..spec }
     }
 
     /// The same with a TLS port of its own, which load goes to.
@@ -426,7 +435,8 @@ impl Server {
 
     /// Waits until it answers, at most for `patience`; tries as often as `every` says.
     fn wait(&mut self, patience: Duration, every: Duration) -> Result<()> {
-        let (limit, tls) = (Instant::now() + patience, self.spec.tls);
+        let limit = Instant::now() + patience;
+        let only_connects = self.spec.tls || self.spec.memcached;
         for process in &mut self.processes {
             let answers = |port| -> Result<()> {
                 match self.spec.kind {
@@ -436,7 +446,8 @@ impl Server {
                 }
             };
             // Whoever listens accepts: no handshake is needed to know.
-            let listens = |port| if tls { Control::open(port).map(drop) } else { answers(port) };
+            let listens =
+                |port| if only_connects { Control::open(port).map(drop) } else { answers(port) };
             while let Err(error) = answers(process.host_port).and_then(|()| listens(process.port)) {
                 let ended = process.child.try_wait()?.is_some();
                 if ended || Instant::now() > limit {

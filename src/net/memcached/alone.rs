@@ -5,10 +5,10 @@ use super::conversation::KeptKeys;
 use super::parse::MemcachedRequest;
 use super::plan::{Planned, number};
 use super::reply::{MemcachedReply, ReplyForm, Wording};
-use super::run::{conversation, limits};
+use super::run::{conversation, limits, planned};
 use super::stats;
-use crate::command::{Args, COMMANDS, Reply};
-use crate::engine::{Author, Call, Refusal};
+use crate::command::{Args, COMMANDS, Reply, base64, expires_at};
+use crate::engine::{Author, Call, Gate, Intent, Refusal};
 use crate::net::flow::State;
 use crate::net::resp::PortCaller;
 use crate::net::shared::count;
@@ -17,7 +17,8 @@ use crate::store::Now;
 /// The version that clients are told: memcached's whose words these are, and midi's.
 pub(super) const VERSION: &str = concat!("1.6.18-midi-", env!("CARGO_PKG_VERSION"));
 
-const FLUSHDB: usize = number("flushdb");
+/// The row that empties a database.
+pub(super) const FLUSHDB: usize = number("flushdb");
 
 /// Appends a line.
 pub(super) fn say_line(caller: &mut PortCaller<'_>, text: &[u8]) {
@@ -92,6 +93,10 @@ pub(super) fn own_request(
     end: usize,
     is_silent: bool,
 ) -> usize {
+    if let Some(key) = request.base64_key() {
+        let key = base64::decode(key).unwrap_or_default();
+        return own_request(caller, request.about(&key), end, is_silent);
+    }
     match request {
         MemcachedRequest::Answer(text) if is_silent => _ = text,
         MemcachedRequest::Answer(text) => say_line(caller, text.as_bytes()),
@@ -102,30 +107,58 @@ pub(super) fn own_request(
         MemcachedRequest::TooLarge(_, skipped) => {
             return too_large(caller, request, skipped, end, is_silent);
         }
-        // Those are calls.
-        _ => {}
+        MemcachedRequest::Refused(text, skipped) => {
+            say_line(caller, text.as_bytes());
+            conversation(caller).skipped = skipped;
+        }
+        request => {
+            if let Some(planned) = planned(caller, request, end, is_silent) {
+                return run_alone(caller, &planned);
+            }
+        }
     }
     end
 }
 
 fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: bool) -> usize {
-    if delay > 0 {
-        if !is_silent {
-            say_line(caller, b"SERVER_ERROR flush_all with a delay is not supported");
-        }
-        return end;
-    }
+    let clock = caller.engine().config().clock;
     let call = Call {
         command: FLUSHDB,
         args: Args::new(&[b"flushdb"]),
         db: caller.session.db,
-        now: Now::lazy(caller.engine().config().clock),
+        now: Now::lazy(clock),
         limits: caller.limits.alone(),
         prefix: "",
         author: Author::Nobody,
     };
-    run_call(caller, call, FLUSHDB, b"", Wording { form: ReplyForm::Said, is_silent });
+    let answered = Wording { form: ReplyForm::Said, is_silent };
+    let at = expires_at(delay, clock());
+    if at.is_some() {
+        let refused = refusal(caller, &call, FLUSHDB).or_else(|| refusal_of_gate(caller, &call));
+        let is_refused = refused.is_some();
+        let mut reply = MemcachedReply::of_one(caller.output, b"", answered);
+        match refused {
+            Some(text) => reply.error(&text),
+            None => reply.ok(),
+        }
+        if !is_refused {
+            caller.worker.shared.flushes.set(caller.session.db, at);
+        }
+        return end;
+    }
+    if !run_call(caller, call, FLUSHDB, b"", answered) && !is_put_off(caller) {
+        caller.worker.shared.flushes.set(caller.session.db, None);
+    }
     if is_put_off(caller) { 0 } else { end }
+}
+
+/// The error for a call that is not allowed now. One that would only have to wait is.
+fn refusal_of_gate(caller: &PortCaller<'_>, call: &Call<'_>) -> Option<Vec<u8>> {
+    let row = COMMANDS[call.command];
+    match caller.engine().ledger.gate(Intent::OfPort(row.flags)) {
+        Gate::Refuse(error) => Some(error.text(row.name, &call.args)),
+        _ => None,
+    }
 }
 
 /// The data of a storage command is too large. It is skipped, and what a `set` should have replaced

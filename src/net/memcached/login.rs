@@ -27,6 +27,10 @@ pub(super) fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
             conversation(caller).skipped = skipped;
             say_line(caller, b"CLIENT_ERROR auth token too long");
         }
+        MemcachedRequest::Refused(_, skipped) => {
+            conversation(caller).skipped = skipped;
+            say_line(caller, UNAUTHENTICATED);
+        }
         _ => say_line(caller, UNAUTHENTICATED),
     }
     end

@@ -1,4 +1,4 @@
-//! memcached's text protocol, as memcached 1.6 reads and writes it.
+//! memcached's text and meta protocols, as memcached 1.6 reads and writes them.
 //!
 //! ```text
 //! input ─► parse ─► run ─┬─► plan: several keys together ─► engine
@@ -6,13 +6,15 @@
 //! reply ◄─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A connection that speaks it has a [`Conversation`] beside the session that every connection has:
-//! its user, its database, what it waits for. Commands are rows of the one command table: those of
-//! Redis where they do the same, rows of their own (`command/item.rs`) where they do not.
+//! A connection that speaks them has a [`Conversation`] beside the session that every connection
+//! has: its user, its database, what it waits for. Commands are rows of the one command table:
+//! those of Redis where they do the same, rows of their own (`command/item.rs`) where they do not.
 
 mod alone;
 mod caller;
 mod conversation;
+mod delayed;
+mod flushes;
 mod login;
 pub mod parse;
 mod plan;
@@ -21,6 +23,8 @@ mod run;
 mod stats;
 
 pub use conversation::Conversation;
+pub use delayed::flush_due;
+pub use flushes::DelayedFlushes;
 pub use run::run;
 
 /// To a client that connects when all places are taken.

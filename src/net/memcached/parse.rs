@@ -1,12 +1,17 @@
-//! Requests of memcached's text protocol, as memcached 1.6 reads them: pure, without a socket.
+//! Requests of memcached's text and meta protocols, as memcached 1.6 reads them: pure, without a
+//! socket.
 //!
 //! A request is a line, and with the storage commands a block of data behind it. The words of a
 //! line are between spaces. The keys of a `get` are not looked at here: they are taken one by one,
 //! so a line of ten thousand takes no memory of its own.
 
+mod meta;
+
+pub use meta::{DebugRequest, MetaRequest};
+
 use memchr::memchr;
 
-use crate::command::{signed_32, unsigned_32, unsigned_64};
+use crate::command::{MetaCommand, signed_32, unsigned_32, unsigned_64};
 use crate::limits::{MEMCACHED_KEY_BYTES, MEMCACHED_LINE_BYTES};
 
 /// A request.
@@ -30,8 +35,15 @@ pub enum MemcachedRequest<'i> {
     Version,
     /// `quit`, or a line that ends the connection.
     Quit,
-    /// A storage command whose data is too large: the key if it is a `set`, the bytes to skip.
-    TooLarge(Option<&'i [u8]>, usize),
+    /// A meta command.
+    Meta(MetaRequest<'i>),
+    /// `me`.
+    Debug(DebugRequest<'i>),
+    /// A storage command whose data is too large: the key that is to be removed, and whether that
+    /// is in base64; the bytes to skip.
+    TooLarge(Option<(&'i [u8], bool)>, usize),
+    /// A storage command with this answer, and the bytes of its data, which are to be skipped.
+    Refused(&'static str, usize),
     /// Something with this answer.
     Answer(&'static str),
 }
@@ -151,6 +163,12 @@ impl<'i> RequestLine<'_, 'i> {
                 None => self.answer(BAD_FORMAT),
             },
             b"cache_memlimit" if matches!(count, 2 | 3) => self.memory_limit(),
+            b"mg" => self.meta(MetaCommand::Get),
+            b"ms" => self.meta_set(),
+            b"md" => self.meta(MetaCommand::Delete),
+            b"ma" => self.meta(MetaCommand::Count),
+            b"mn" => self.plain(MemcachedRequest::Answer("MN")),
+            b"me" => self.debug(),
             b"stats" => {
                 self.plain(MemcachedRequest::Stats(self.words.get(1).copied().unwrap_or_default()))
             }
@@ -167,6 +185,25 @@ impl<'i> RequestLine<'_, 'i> {
     fn last_word(&self) -> &'i [u8] {
         let mut words = self.line.rsplit(|&byte| byte == b' ');
         words.find(|word| !word.is_empty()).unwrap_or_default()
+    }
+
+    /// The line behind a word of it.
+    #[inline]
+    fn behind(&self, word: &'i [u8]) -> &'i [u8] {
+        // Words are slices of the line.
+        &self.line[word.as_ptr().addr() - self.line.as_ptr().addr() + word.len()..]
+    }
+
+    /// The data of a storage command, if they are well-formed, and where they end.
+    ///
+    /// # Errors
+    /// How many bytes are missing.
+    #[inline]
+    fn data(&self, length: usize) -> Result<(Option<&'i [u8]>, usize), usize> {
+        let end = self.end + length + LINE_END;
+        let data = self.input.get(self.end..end).ok_or(end - self.input.len().min(end))?;
+        let (value, line_end) = data.split_at(length);
+        Ok(((line_end == b"\r\n").then_some(value), end))
     }
 
     /// A request that is answered in any case.
@@ -203,9 +240,8 @@ impl<'i> RequestLine<'_, 'i> {
             return self.plain(MemcachedRequest::Answer("END"));
         }
         let last = if touches { touch } else { name };
-        // Words are slices of the line.
-        let at = last.as_ptr().addr() - self.line.as_ptr().addr() + last.len();
-        let keys = &self.line[at..];
+        let keys = self.behind(last);
+        let at = self.line.len() - keys.len();
         if keys.split(|&byte| byte == b' ').any(|key| key.len() > MEMCACHED_KEY_BYTES) {
             return self.plain(MemcachedRequest::Answer(BAD_FORMAT));
         }
@@ -232,19 +268,18 @@ impl<'i> RequestLine<'_, 'i> {
         }
         let length = length as usize;
         if length > self.most {
-            let key = (mode == b"set").then_some(key);
+            let key = (mode == b"set").then_some((key, false));
             return self.maybe_silent(MemcachedRequest::TooLarge(key, length + LINE_END));
         }
-        let end = self.end + length + LINE_END;
-        let Some(data) = self.input.get(self.end..end) else {
-            return ParsedRequest::Incomplete(end - self.input.len());
+        let (value, end) = match self.data(length) {
+            Ok(data) => data,
+            Err(missing) => return ParsedRequest::Incomplete(missing),
         };
-        let (value, line_end) = data.split_at(length);
-        let request = match line_end {
-            b"\r\n" => {
+        let request = match value {
+            Some(value) => {
                 MemcachedRequest::Store(StoreRequest { mode, key, flags, expiry, number, value })
             }
-            _ => MemcachedRequest::Answer(BAD_DATA),
+            None => MemcachedRequest::Answer(BAD_DATA),
         };
         ParsedRequest::Request(request, end, self.is_silent())
     }

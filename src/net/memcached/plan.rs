@@ -2,9 +2,9 @@
 
 use arrayvec::ArrayVec;
 
-use super::parse::{KeysOfLine, MemcachedRequest, StoreRequest};
+use super::parse::{DebugRequest, KeysOfLine, MemcachedRequest, MetaRequest, StoreRequest};
 use super::reply::{ReplyForm, Wording};
-use crate::command::{Args, Limits, number_of};
+use crate::command::{Args, KNOWN_ONLY, Limits, MetaCommand, number_of};
 use crate::engine::{Author, Call, Engine, Together};
 use crate::limits::AHEAD;
 use crate::store::Now;
@@ -27,6 +27,14 @@ struct ItemRows {
     store: usize,
     count: usize,
     touch: usize,
+    getset: usize,
+    mg: usize,
+    mg_renew: usize,
+    mg_vivify: usize,
+    ms: usize,
+    md: usize,
+    ma: usize,
+    me: usize,
 }
 
 const ROWS: ItemRows = ItemRows {
@@ -43,6 +51,14 @@ const ROWS: ItemRows = ItemRows {
     store: number("mc-store"),
     count: number("mc-count"),
     touch: number("mc-touch"),
+    getset: number("getset"),
+    mg: number("mc-mg"),
+    mg_renew: number("mc-mg-renew"),
+    mg_vivify: number("mc-mg-vivify"),
+    ms: number("mc-ms"),
+    md: number("mc-md"),
+    ma: number("mc-ma"),
+    me: number("mc-me"),
 };
 
 /// The number of a row that exists.
@@ -63,6 +79,8 @@ pub struct Planned<'i> {
     pub args: ArrayVec<&'i [u8], ARGUMENTS>,
     /// How it is answered.
     pub answered: Wording,
+    /// Whether it is no use of its key.
+    pub is_no_use: bool,
     /// Where it ends in the input.
     pub end: usize,
     /// The keys behind it in its line.
@@ -78,7 +96,7 @@ impl<'i> Planned<'i> {
     ) -> Self {
         let args = args.iter().copied().collect();
         let answered = Wording { form, is_silent };
-        Planned { command, rights, args, answered, end, keys: None }
+        Planned { command, rights, args, answered, is_no_use: false, end, keys: None }
     }
 
     /// The call for a request, if it is about one key. Those of `get` come one by one.
@@ -98,7 +116,12 @@ impl<'i> Planned<'i> {
                 let args: [&[u8]; 3] = [b"mc-touch", key, expiry];
                 Planned::new((rows.touch, rows.expireat), &args, ReplyForm::Said, ends)
             }
-            MemcachedRequest::TooLarge(Some(key), _) => {
+            MemcachedRequest::Meta(meta) if !meta.is_base64 => Planned::meta(rows, meta, ends),
+            MemcachedRequest::Debug(DebugRequest { key, is_base64: false, flags }) => {
+                let args: [&[u8]; 3] = [b"mc-me", key, flags];
+                Planned::new((rows.me, rows.get), &args, ReplyForm::Said, ends)
+            }
+            MemcachedRequest::TooLarge(Some((key, false)), _) => {
                 let silent = (end, true);
                 Planned::new((rows.del, rows.del), &[b"del", key], ReplyForm::Deleted, silent)
             }
@@ -115,6 +138,46 @@ impl<'i> Planned<'i> {
         let rights = if mode == b"append" { rows.append } else { rows.set };
         let args: [&[u8]; 7] = [b"mc-store", key, value, mode, flags, expiry, number];
         Planned::new((rows.store, rights), &args, ReplyForm::Stored, ends)
+    }
+
+    fn meta(rows: &ItemRows, meta: MetaRequest<'i>, ends: (usize, bool)) -> Self {
+        let MetaRequest { command, key, flags, value, .. } = meta;
+        let (numbers, name): (_, &[u8]) = match command {
+            // It returns what was there, and may set a value.
+            MetaCommand::Get if flags.has(b'N') => ((rows.mg_vivify, rows.getset), b"mc-mg"),
+            MetaCommand::Get if flags.has(b'T') => ((rows.mg_renew, rows.getex), b"mc-mg"),
+            MetaCommand::Get => ((rows.mg_renew, rows.get), b"mc-mg"),
+            MetaCommand::Set if flags.mode() == b'A' => ((rows.ms, rows.append), b"mc-ms"),
+            MetaCommand::Set => ((rows.ms, rows.set), b"mc-ms"),
+            MetaCommand::Delete if flags.has(b'I') || flags.has(b'x') => {
+                ((rows.md, rows.set), b"mc-md")
+            }
+            MetaCommand::Delete => ((rows.md, rows.del), b"mc-md"),
+            MetaCommand::Count if matches!(flags.mode(), b'D' | b'-') => {
+                ((rows.ma, rows.decrby), b"mc-ma")
+            }
+            MetaCommand::Count => ((rows.ma, rows.incrby), b"mc-ma"),
+        };
+        let mut planned = if command == MetaCommand::Set {
+            let args: [&[u8]; 4] = [name, key, value, flags.text()];
+            Planned::new(numbers, &args, ReplyForm::Said, ends)
+        } else {
+            Planned::new(numbers, &[name, key, flags.text()], ReplyForm::Said, ends)
+        };
+        planned.is_no_use = command == MetaCommand::Get && flags.has(b'u');
+        planned
+    }
+
+    /// Whether it writes only if the item is stale: then it may run as one that only reads.
+    pub fn may_only_read(&self, request: &MemcachedRequest<'_>) -> bool {
+        let writes = |meta: &MetaRequest<'_>| meta.flags.has(b'T') || meta.flags.has(b'R');
+        matches!(request, MemcachedRequest::Meta(meta) if !writes(meta))
+            && self.command == ROWS.mg_renew
+    }
+
+    /// The same, which only reads.
+    pub fn reading(self) -> Self {
+        Planned { command: ROWS.mg, ..self }
     }
 
     /// The call for a key of a `get`, behind which there are these keys.
@@ -134,6 +197,18 @@ impl<'i> Planned<'i> {
         planned
     }
 
+    /// The same where there is no memory for numbers of keys that have none.
+    pub fn without_memory(mut self) -> Self {
+        let rows = &ROWS;
+        let draws = [rows.gets, rows.mg, rows.mg_renew, rows.mg_vivify, rows.me];
+        // `gats` is a `gat` with one more argument.
+        let is_gats = self.command == rows.gat && self.args.len() == 4;
+        if is_gats || draws.contains(&self.command) {
+            self.args.push(KNOWN_ONLY);
+        }
+        self
+    }
+
     /// Its key.
     pub fn key(&self) -> &'i [u8] {
         self.args.get(1).copied().unwrap_or_default()
@@ -150,7 +225,7 @@ impl<'i> Planned<'i> {
             command: self.command,
             args: Args::new(&self.args),
             db,
-            now: Now::lazy(engine.config().clock),
+            now: Now::lazy(engine.config().clock).silent(self.is_no_use),
             limits,
             prefix: "",
             author: Author::Nobody,

@@ -39,6 +39,8 @@ pub struct MemcachedReply<'o, 'k, L> {
     now: Option<(&'k [u8], Wording)>,
     number: Option<i64>,
     flags: u32,
+    /// How many strings the command still says, each on lines of its own.
+    strings: usize,
     most: usize,
 }
 
@@ -58,8 +60,8 @@ impl<'o, 'k, L: Iterator<Item = (&'k [u8], Wording)>> MemcachedReply<'o, 'k, L> 
     /// For these commands.
     pub fn new(out: &'o mut Output, mut list: L) -> Self {
         let now = list.next();
-        let (number, flags, most) = (None, 0, usize::MAX);
-        MemcachedReply { out, list, now, number, flags, most }
+        let (number, flags, strings, most) = (None, 0, 1, usize::MAX);
+        MemcachedReply { out, list, now, number, flags, strings, most }
     }
 
     /// Limits the output to `most` bytes: one that exceeds it has an incomplete reply, which must
@@ -81,7 +83,7 @@ impl<'o, 'k, L: Iterator<Item = (&'k [u8], Wording)>> MemcachedReply<'o, 'k, L> 
         self.now.is_none_or(|(_, answered)| answered.is_silent)
     }
 
-    /// The reply to a command ends.
+    /// The reply to a command ends, or one of its strings.
     #[inline]
     fn end(&mut self) {
         if self.form() == (ReplyForm::Value { is_last: true }) && !self.is_silent() {
@@ -92,7 +94,11 @@ impl<'o, 'k, L: Iterator<Item = (&'k [u8], Wording)>> MemcachedReply<'o, 'k, L> 
 
     #[inline]
     fn next(&mut self) {
-        (self.now, self.number, self.flags) = (self.list.next(), None, 0);
+        self.strings -= 1;
+        if self.strings > 0 {
+            return;
+        }
+        (self.now, self.number, self.flags, self.strings) = (self.list.next(), None, 0, 1);
     }
 
     fn line(&mut self, words: &[&[u8]]) {
@@ -130,6 +136,8 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
             "NON_NUMERIC" => {
                 self.line(&[b"CLIENT_ERROR cannot increment or decrement non-numeric value"])
             }
+            // Nothing: it is not to be answered.
+            "" => self.next(),
             text => self.line(&[text.as_bytes()]),
         }
     }
@@ -153,14 +161,14 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
 
     #[inline]
     fn bulk(&mut self, bytes: &[u8]) {
-        if !matches!(self.form(), ReplyForm::Value { .. }) {
-            return self.line(&[bytes]);
-        }
         if self.out.len() + bytes.len() > self.most {
             // Only as much as makes it exceed the limit.
             let room = self.most.saturating_add(1).saturating_sub(self.out.len());
             self.out.own.extend_from_slice(&bytes[..room.min(bytes.len())]);
             return self.next();
+        }
+        if !matches!(self.form(), ReplyForm::Value { .. }) {
+            return self.line(&[bytes]);
         }
         self.head(bytes.len());
         self.out.own.extend_from_slice(bytes);
@@ -177,10 +185,13 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
     }
 
     fn error(&mut self, text: &[u8]) {
+        self.strings = 1;
         self.line(&[b"SERVER_ERROR ", text]);
     }
 
-    fn array(&mut self, _: usize) {}
+    fn array(&mut self, len: usize) {
+        self.strings = len.max(1);
+    }
 
     fn map(&mut self, _: usize) {}
 
@@ -204,10 +215,12 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
     #[cold]
     fn shared(&mut self, value: &SharedValue) {
         let len = value.bytes().len();
-        if len < SENT_BY_REFERENCE_BYTES || !matches!(self.form(), ReplyForm::Value { .. }) {
+        if len < SENT_BY_REFERENCE_BYTES || self.is_silent() {
             return self.bulk(value.bytes());
         }
-        self.head(len);
+        if matches!(self.form(), ReplyForm::Value { .. }) {
+            self.head(len);
+        }
         self.out.add_large(value.clone());
         self.out.own.extend_from_slice(b"\r\n");
         self.end();

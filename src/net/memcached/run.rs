@@ -10,7 +10,7 @@ use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse}
 use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
 use crate::command::{COMMANDS, Limits};
-use crate::engine::{Gate, Intent, Outcome, Taking};
+use crate::engine::{Gate, Gates, Intent, Outcome, Taking};
 use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
 use crate::net::flow::State;
 use crate::net::resp::{PortCaller, UserState};
@@ -138,6 +138,7 @@ fn fill<'i>(
     plan: &mut RequestPlan<'i>,
 ) -> PlanStop<'i> {
     let most = limits(caller).max_value_bytes;
+    let is_full = is_full(caller);
     let mut seen = std::mem::take(&mut conversation(caller).seen);
     let mut at = 0;
     while !plan.0.is_full() {
@@ -146,7 +147,8 @@ fn fill<'i>(
                 (at, keys) = ((at + line.left + line.line_end).min(input.len()), None);
                 continue;
             };
-            Planned::get(key, left, at + end)
+            let planned = Planned::get(key, left, at + end);
+            if is_full { planned.without_memory() } else { planned }
         } else if at == input.len() {
             break;
         } else {
@@ -163,7 +165,7 @@ fn fill<'i>(
                     return PlanStop::Own(request, at + end, is_silent);
                 }
                 ParsedRequest::Request(request, end, is_silent) => {
-                    match Planned::of(request, at + end, is_silent) {
+                    match planned(caller, request, at + end, is_silent) {
                         Some(planned) => planned,
                         None => return PlanStop::Own(request, at + end, is_silent),
                     }
@@ -180,10 +182,36 @@ fn fill<'i>(
     PlanStop::End
 }
 
+/// Whether no key may take more memory.
+fn is_full(caller: &PortCaller<'_>) -> bool {
+    caller.engine().gates().has(Gates::FULL.and(Gates::OUT_OF_MEMORY))
+}
+
+/// The call for a request, if it is about one key. Where nothing can be written now, `mg` only
+/// reads.
+pub(super) fn planned<'i>(
+    caller: &PortCaller<'_>,
+    request: MemcachedRequest<'i>,
+    end: usize,
+    is_silent: bool,
+) -> Option<Planned<'i>> {
+    let mut planned = Planned::of(request, end, is_silent)?;
+    if is_full(caller) {
+        planned = planned.without_memory();
+    }
+    if !planned.may_only_read(&request) {
+        return Some(planned);
+    }
+    let flags = COMMANDS[planned.command].flags;
+    let may_write = caller.engine().ledger.gate(Intent::OfPort(flags)) == Gate::Go;
+    Some(if may_write { planned } else { planned.reading() })
+}
+
 /// Whether a call may run together with others.
 fn goes(caller: &PortCaller<'_>, planned: &Planned<'_>) -> bool {
     let (engine, session) = (caller.engine(), &*caller.session);
     session.is_plain()
+        && !planned.is_no_use
         && engine.ledger.gate(Intent::OfPort(COMMANDS[planned.command].flags)) == Gate::Go
         && session.may(engine, planned.rights, &planned.args_of_rights())
 }

@@ -13,8 +13,14 @@ pub(super) fn say(caller: &mut PortCaller<'_>, which: &[u8]) {
     match which {
         b"" => general(caller),
         b"settings" => settings(caller),
-        // Nothing of theirs exists here.
-        b"items" | b"slabs" | b"sizes" => {}
+        // There are no classes of slabs, and items are not counted by their sizes.
+        b"items" => {}
+        b"slabs" => {
+            let bytes = caller.engine().ledger.books.totals().bytes;
+            stat(caller, "active_slabs", 0);
+            stat(caller, "total_malloced", bytes);
+        }
+        b"sizes" => stat(caller, "sizes_status", "disabled"),
         b"reset" | b"conns" | b"detail" | b"cachedump" => {
             return say_line(caller, b"SERVER_ERROR this report is not supported");
         }
@@ -47,6 +53,11 @@ fn general(caller: &mut PortCaller<'_>) {
         numbers.map(|number| engine.ledger.books.command_count(number).calls).sum()
     };
     let census = engine.ledger.books.census(caller.session.db);
+    let limit = match engine.ledger.eviction.limit().bytes {
+        i64::MAX => 0,
+        bytes => bytes,
+    };
+    let evicted = engine.ledger.books.evicted();
     let max = caller.engine().settings().port.max_clients.load(Ordering::Relaxed);
     stat(caller, "pid", std::process::id());
     stat(caller, "uptime", uptime);
@@ -57,15 +68,17 @@ fn general(caller: &mut PortCaller<'_>) {
     stat(caller, "curr_connections", connected);
     stat(caller, "total_connections", accepted);
     stat(caller, "rejected_connections", refused);
-    stat(caller, "cmd_get", calls(&["get", "mc-gets"]));
-    stat(caller, "cmd_set", calls(&["set", "mc-store"]));
+    stat(caller, "cmd_get", calls(&["get", "mc-gets", "mc-mg", "mc-mg-renew", "mc-mg-vivify"]));
+    stat(caller, "cmd_set", calls(&["set", "mc-store", "mc-ms"]));
     stat(caller, "cmd_flush", calls(&["flushdb"]));
     stat(caller, "cmd_touch", calls(&["mc-touch", "mc-gat"]));
     stat(caller, "bytes_read", read);
     stat(caller, "bytes_written", written);
+    stat(caller, "limit_maxbytes", limit);
     stat(caller, "threads", workers);
     stat(caller, "bytes", census.bytes);
     stat(caller, "curr_items", census.keys);
+    stat(caller, "evictions", evicted);
 }
 
 fn settings(caller: &mut PortCaller<'_>) {

@@ -1,7 +1,8 @@
-// go-redis, and libraries on top of it, against midi's port: what a program that knows nothing of midi does.
+// go-redis, and libraries on top of it, against midi's port, and gomemcache against its memcached port: what a program
+// that knows nothing of midi does.
 //
-// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_TLS_PORT and MIDI_TLS_CA, its port for TLS and who
-// signs there; MIDI_HOST_PORT, the host's own port.
+// Environment: MIDI_PORT and MIDI_SOCKET, where midi listens; MIDI_MEMCACHED_PORT, its memcached port; MIDI_TLS_PORT and
+// MIDI_TLS_CA, its port for TLS and who signs there; MIDI_HOST_PORT, the host's own port.
 package main
 
 import (
@@ -252,5 +253,6 @@ func main() {
 	logins(2)
 	logins(3)
 	libraries()
-	fmt.Println("go-redis", redis.Version(), "with redsync and redis_rate on", runtime.Version()+": right")
+	memcached()
+	fmt.Println("go-redis", redis.Version(), "with redsync and redis_rate, and gomemcache, on", runtime.Version()+": right")
 }

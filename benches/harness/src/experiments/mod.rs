@@ -11,6 +11,7 @@ pub mod global_lock;
 pub mod host_door;
 pub mod hostile;
 pub mod large_values;
+pub mod memcached_port;
 pub mod memory;
 pub mod noisy_neighbour;
 pub mod populate;
@@ -25,10 +26,12 @@ use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 20] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
+    memcached_port::NAME,
+    memcached_port::ALL_CORES,
     port_large::NAME,
     memory::NAME,
     populate::NAME,
@@ -63,7 +66,11 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
 fn is_quick(experiment: &str, point: &str) -> bool {
     match experiment {
         host_door::NAME => point == "10",
-        port::NAME | port_all_cores::NAME | port_large::NAME => {
+        port::NAME
+        | port_all_cores::NAME
+        | port_large::NAME
+        | memcached_port::NAME
+        | memcached_port::ALL_CORES => {
             point.contains("pipeline 10") && !point.contains(Mix::Both.name())
         }
         contention::NAME => !point.starts_with(contention::LIGHT[1].0),
@@ -84,6 +91,8 @@ fn whole(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         host_door::experiment(catalogue, plan),
         port::experiment(catalogue, plan),
         port_all_cores::experiment(catalogue, plan),
+        memcached_port::experiment(catalogue, plan),
+        memcached_port::all_cores(catalogue, plan),
         port_large::experiment(catalogue, plan),
         memory::experiment(catalogue, plan),
         populate::experiment(catalogue, plan),

@@ -2,6 +2,7 @@
 
 use super::aof::aof_goals;
 use super::cache::cache_goals;
+use super::memcached_port::memcached_port_goals;
 use super::replicas::replica_goals;
 use super::tls::tls_goals;
 use super::{Bound, Goal, Place, over_the_best, over_the_least, ratios, rounds, values};
@@ -22,6 +23,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(generator_goals(results));
     goals.extend(port_goals(results));
     goals.extend(port_all_cores_goals(results));
+    goals.extend(memcached_port_goals(results));
     goals.extend(contention_goals(results));
     goals.extend(global_lock_goals(results));
     goals.extend(noisy_neighbour_goals(results));
@@ -200,21 +202,14 @@ fn port_goals(results: &Results) -> Vec<Goal> {
 fn port_all_cores_goals(results: &Results) -> Vec<Goal> {
     let points = Mix::ALL.iter().flat_map(|mix| PIPELINES.map(|pipeline| mix.point(pipeline)));
     let zipf = port_all_cores::ZIPF.map(port_all_cores::zipf_point);
-    let mut goals: Vec<Goal> = points
+    points
         .chain(zipf)
         .map(|point| {
             let values = over_the_best(results, port_all_cores::NAME, port_all_cores::MIDI, &point);
             let text = format!("RESP port, all cores: ops/s over the best peer's, {point}");
             Goal::measured(1, text, Bound::AtLeast(1.0), values)
         })
-        .collect();
-    goals.push(Goal::later(
-        1,
-        "memcached port: ops/s over memcached -t 2",
-        Bound::AtLeast(1.0),
-        "the port is not built yet",
-    ));
-    goals
+        .collect()
 }
 
 fn contention_goals(results: &Results) -> Vec<Goal> {

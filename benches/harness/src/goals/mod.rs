@@ -3,6 +3,7 @@
 mod aof;
 mod cache;
 mod list;
+mod memcached_port;
 mod replicas;
 mod tls;
 

@@ -80,7 +80,10 @@ fn what_is_wrong_is_said_in_memcacheds_words() {
     assert_eq!(parse(&[b'x'; MEMCACHED_LINE_BYTES + 1], MOST, 0), ParsedRequest::TooLong);
     assert_eq!(parse(&[b"get ", &[b'x'; 5000][..]].concat(), MOST, 0), ParsedRequest::NoLine);
     assert_eq!(request(b"GET / HTTP/1.1\r\n").0, MemcachedRequest::Quit);
-    assert_eq!(request(b"set key 0 0 101\r\n").0, MemcachedRequest::TooLarge(Some(b"key"), 103));
+    assert_eq!(
+        request(b"set key 0 0 101\r\n").0,
+        MemcachedRequest::TooLarge(Some((b"key", false)), 103)
+    );
     assert_eq!(request(b"add key 0 0 101\r\n").0, MemcachedRequest::TooLarge(None, 103));
 }
 
@@ -110,4 +113,41 @@ fn keys_are_taken_one_by_one() {
     ] {
         assert_eq!(keys(line), (wanted.to_vec(), line.len()), "{}", line.escape_ascii());
     }
+}
+
+#[test]
+fn meta_commands_have_flags() {
+    let meta = |input| match request(input) {
+        (MemcachedRequest::Meta(meta), false) => meta,
+        other => panic!("{other:?}"),
+    };
+    let get = meta(b"mg  key  v  Oab \r\n");
+    assert_eq!((get.command, get.key, get.is_base64), (MetaCommand::Get, &b"key"[..], false));
+    assert_eq!(get.flags.text(), b"  v  Oab ");
+    let set = meta(b"ms eA== 4 b T5\r\na\r\nb\r\n");
+    assert_eq!((set.command, set.is_base64, set.value), (MetaCommand::Set, true, &b"a\r\nb"[..]));
+    assert_eq!(request(b"ms key 1 k\r\nab\r").0, MemcachedRequest::Answer(BAD_DATA));
+    assert_eq!(parse(b"ms key 5\r\n", MOST, 0), ParsedRequest::Incomplete(7));
+    for (line, answer) in [
+        ("mn", "MN"),
+        ("mg", ERROR),
+        ("ms", ERROR),
+        ("mx key", ERROR),
+        ("me", BAD_FORMAT),
+        ("me !!!! b", BAD_FORMAT),
+        ("ms key", BAD_FORMAT),
+        ("ms key x", BAD_FORMAT),
+        ("mg !!!! b", "CLIENT_ERROR error decoding key"),
+    ] {
+        let input = [line.as_bytes(), b"\r\n"].concat();
+        assert_eq!(request(&input).0, MemcachedRequest::Answer(answer), "{line}");
+    }
+    let refused = MemcachedRequest::Refused("CLIENT_ERROR invalid flag", 7);
+    assert_eq!(request(b"ms key 5 z\r\n").0, refused);
+    let too_large = MemcachedRequest::TooLarge(Some((b"eA==", true)), 103);
+    assert_eq!(request(b"ms eA== 101 b\r\n").0, too_large);
+    assert_eq!(
+        (too_large.base64_key(), too_large.about(b"x").base64_key()),
+        (Some(&b"eA=="[..]), None)
+    );
 }

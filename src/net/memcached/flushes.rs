@@ -1,0 +1,37 @@
+//! When databases are to be emptied: what `flush_all` with a delay has left behind.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::store::UnixMs;
+
+/// The databases that are to be emptied, each at most once.
+#[derive(Default)]
+pub struct DelayedFlushes {
+    when: Mutex<BTreeMap<u32, UnixMs>>,
+    count: AtomicUsize,
+}
+
+impl DelayedFlushes {
+    /// Notes when a database is to be emptied, in place of what was noted before; `None` for no
+    /// more.
+    pub(super) fn set(&self, db: u32, at: Option<UnixMs>) {
+        let mut when = self.when.lock();
+        match at {
+            Some(at) => _ = when.insert(db, at),
+            None => _ = when.remove(&db),
+        }
+        self.count.store(when.len(), Ordering::Relaxed);
+    }
+
+    /// A database that is to be emptied now.
+    pub(super) fn due(&self, now: UnixMs) -> Option<u32> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let when = self.when.lock();
+        when.iter().find(|&(_, &at)| at <= now).map(|(&db, _)| db)
+    }
+}

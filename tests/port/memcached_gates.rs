@@ -1,0 +1,287 @@
+//! The promise: memcached's clients are told why they are refused, hostile ones harm nobody, and
+//! what they were told is kept through crashes and failovers.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::certificates::trusting;
+use crate::common::linear::{Operation, explain_by_key};
+use crate::common::memcached::{Memcached, WithMemcached};
+use crate::common::replicas::{follow, kill, wait_for_link};
+use crate::common::{
+    Builder, Door, Mode, Random, Value, Wire, Words, aof, at_once, free_port, wait_until, words,
+};
+
+fn starts_with(client: &mut Memcached, sent: &str, said: &str) {
+    let answer = client.lines(sent);
+    assert!(answer.starts_with(said), "{sent}: {answer}");
+}
+
+#[test]
+fn who_is_refused_is_told_why() {
+    let server = WithMemcached::start(Builder::new());
+    let (mut host, mut client) = (server.server.client(), server.client());
+    client.lines("set old 1 0 1\nx\nset known 1 0 1\nx\ngets known\n");
+    host.ok("CONFIG SET maxmemory 1");
+    for sent in [
+        "set a 0 0 1\nx\n",
+        "set a 1 0 1\nx\n",
+        "ms a 1\nx\n",
+        "ma a N0\n",
+        "mg a N0\n",
+        // A number for a key that has none.
+        "gets old\n",
+        "gats 0 old\n",
+        "mg old c\n",
+        "me old\n",
+    ] {
+        starts_with(&mut client, sent, "SERVER_ERROR OOM ");
+    }
+    let said = "VALUE old 1 1\nx\nEND\nHD f1\nTOUCHED\nVALUE old 1 1\nx\nEND\n";
+    assert_eq!(client.lines("get old\nmg old f\ntouch old 1000\ngat 0 old\n"), said);
+    let number = client.number_of("known");
+    assert_eq!(
+        client.lines(&format!("mg known c\nmd known C{number}\n")),
+        format!("HD c{number}\nHD\n")
+    );
+    host.ok("CONFIG SET maxmemory 0");
+    wait_until("there is room", || client.lines("gets old\n").starts_with("VALUE old 1 1 "));
+    host.ok("CONFIG SET min-replicas-to-write 1");
+    wait_until("that is seen", || {
+        client.lines("set a 0 0 1\nx\n").starts_with("SERVER_ERROR NOREPLICAS ")
+    });
+    starts_with(&mut client, "flush_all 10\n", "SERVER_ERROR NOREPLICAS ");
+    starts_with(&mut client, "get old\n", "VALUE ");
+    host.ok("CONFIG SET min-replicas-to-write 0");
+    // No file can be renamed over a folder.
+    let in_the_way = server.server.dir().join("dump.rdb");
+    std::fs::create_dir(&in_the_way).expect("a folder");
+    assert_eq!(host.call(&["CONFIG", "SET", "save", "3600 1000000"]), Value::ok());
+    assert!(!host.run("BGSAVE").is_error());
+    wait_until("a failed save is seen", || {
+        client.lines("set a 0 0 1\nx\n").starts_with("SERVER_ERROR MISCONF ")
+    });
+    starts_with(&mut client, "md old I\n", "SERVER_ERROR MISCONF ");
+    starts_with(&mut client, "get old\n", "VALUE ");
+    std::fs::remove_dir(&in_the_way).expect("our folder");
+}
+
+#[test]
+fn a_server_that_loads_says_so() {
+    let server = WithMemcached::start(Builder::new());
+    let (mut host, mut client) = (server.server.client(), server.client());
+    client.lines("set k 1 0 1\nv\n");
+    host.ok("DEBUG POPULATE 2000");
+    host.ok("CONFIG SET key-load-delay 500 loading-process-events-interval-bytes 1024");
+    host.send_line("DEBUG RELOAD");
+    wait_until("it loads", || client.lines("get k\n").starts_with("SERVER_ERROR LOADING "));
+    assert_eq!(host.read(), Value::ok());
+    assert_eq!(client.lines("get k\n"), "VALUE k 1 1\nv\nEND\n");
+}
+
+#[test]
+fn a_flush_may_come_later() {
+    let mut master =
+        WithMemcached::start(Builder::new().config("appendonly yes").config("appendfsync always"));
+    let replica = WithMemcached::start(Builder::new());
+    follow(&replica.server, master.server.port());
+    wait_for_link(&replica.server);
+    let (mut client, mut other) = (master.client(), replica.client());
+    starts_with(&mut other, "flush_all 10\n", "SERVER_ERROR READONLY ");
+    let said =
+        client.lines("set a 0 0 1\nx\nflush_all 1000\nget a\nflush_all 1000 noreply\nget a\n");
+    assert_eq!(said, "STORED\nOK\nVALUE a 0 1\nx\nEND\nVALUE a 0 1\nx\nEND\n");
+    wait_until("the replica has it", || other.lines("get a\n") != "END\n");
+    assert_eq!(client.lines("flush_all 1\n"), "OK\n");
+    wait_until("it is flushed", || client.lines("get a\n") == "END\n");
+    wait_until("the replica, too", || other.lines("get a\n") == "END\n");
+    assert_eq!(client.lines("set b 0 0 1\nx\n"), "STORED\n");
+    drop(aof::crash(&mut master.server));
+    assert_eq!(master.client().lines("get a b\n"), "VALUE b 0 1\nx\nEND\n");
+}
+
+#[test]
+fn a_new_master_has_numbers_of_its_own() {
+    let master = WithMemcached::start(Builder::new());
+    let replica = WithMemcached::start(Builder::new());
+    let mut client = master.client();
+    client.lines("set a 0 0 1\nx\nset b 0 0 1\nx\n");
+    let old = client.number_of("a");
+    follow(&replica.server, master.server.port());
+    wait_for_link(&replica.server);
+    let mut client = replica.client();
+    let of_replica = client.number_of("a");
+    replica.server.client().ok("REPLICAOF NO ONE");
+    wait_until("it is a master", || client.lines(&format!("cas b 0 0 1 {old}\nx\n")) == "EXISTS\n");
+    assert!(client.number_of("b") > of_replica + (1 << 40) - 1, "numbers go on far above");
+    assert_eq!(client.lines(&format!("cas a 0 0 1 {of_replica}\ny\n")), "STORED\n");
+}
+
+#[test]
+fn what_never_ends_takes_no_memory() {
+    let server = WithMemcached::start(Builder::new());
+    let memory = || server.server.client().info_number("memory", "used_memory");
+    let mut client = server.client();
+    let large = "v".repeat(1_000_000);
+    client.lines(&format!("set large 0 0 {}\n{large}\n", large.len()));
+    let before = memory();
+    // A value that never ends.
+    let mut endless = server.client();
+    endless.send(b"set a 0 0 2000000000\r\n");
+    assert_eq!(endless.read_until("\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    (0..30).for_each(|_| endless.send(large.as_bytes()));
+    let mut endless_meta = server.client();
+    endless_meta.send(b"ms a 2000000000\r\n");
+    assert_eq!(endless_meta.read_until("\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    (0..30).for_each(|_| endless_meta.send(large.as_bytes()));
+    // A key, and a line, that never end.
+    for line in ["mg ", "set ", "gat 0 ", "ms a 1 "] {
+        let mut client = server.client();
+        let _ = client.try_send(format!("{line}{}", "k".repeat(5000)).as_bytes());
+        assert!(client.is_closed(), "{line}");
+    }
+    // Replies that nobody reads: 500 MB.
+    let mut slow = server.client();
+    slow.send("get large\r\n".repeat(500).as_bytes());
+    assert_eq!(client.lines("get none\nmg none\n"), "END\nEN\n");
+    let grown = memory() - before;
+    assert!(grown < 40 << 20, "{grown} bytes");
+    for _ in 0..500 {
+        assert_eq!(slow.try_read_line().as_deref(), Some("VALUE large 0 1000000"));
+        slow.skip(large.len() + "\r\nEND\r\n".len());
+    }
+}
+
+#[test]
+fn tls_is_spoken() {
+    let port = free_port();
+    let builder = Builder::new().load(&format!("memcached-tls-port {port}"));
+    let server = builder.with_tls().start();
+    let wire = Wire::tls(port, &trusting(None)).expect("a connection");
+    let mut client = Memcached::over(wire);
+    let large = "v".repeat(300_000);
+    let said = client.lines(&format!("set a 5 0 {}\n{large}\nmg a v\n", large.len()));
+    assert!(said == format!("STORED\nVA {}\n{large}\n", large.len()));
+    assert_eq!(server.midi_client().run("STRLEN a").integer(), large.len() as i64);
+}
+
+/// kill -9 while clients write: what they were told is there, with its flags.
+#[test]
+fn what_is_acknowledged_survives_a_crash() {
+    let builder = Builder::new().config("appendonly yes").config("appendfsync always");
+    let mut server = WithMemcached::start(builder);
+    let acknowledged: Mutex<Vec<(usize, usize, bool)>> = Mutex::default();
+    let port = server.number();
+    at_once(3, |writer| {
+        if writer == 2 {
+            wait_until("enough is written", || acknowledged.lock().expect("whole").len() > 400);
+            return kill(&server.server);
+        }
+        let mut client = Memcached::connect(port);
+        for number in 0.. {
+            let is_stale = number % 3 == 0;
+            let mut sent = format!("ms {writer}-{number} 1 F{number}\r\nx\r\n");
+            if is_stale {
+                sent += &format!("md {writer}-{number} I\r\n");
+            }
+            if client.try_send(sent.as_bytes()).is_err() {
+                break;
+            }
+            let replies = if is_stale { 2 } else { 1 };
+            if !(0..replies).all(|_| client.try_read_line().as_deref() == Some("HD")) {
+                break;
+            }
+            acknowledged.lock().expect("whole").push((writer, number, is_stale));
+        }
+    });
+    drop(aof::crash(&mut server.server));
+    let mut client = server.client();
+    for (writer, number, is_stale) in acknowledged.into_inner().expect("whole") {
+        let said = client.lines(&format!("mg {writer}-{number} f v\n"));
+        let marks = if is_stale { " X W" } else { "" };
+        assert_eq!(said, format!("VA 1 f{number}{marks}\nx\n"), "{writer}-{number}");
+    }
+}
+
+/// A clock that every event reads once.
+static CLOCK: AtomicU64 = AtomicU64::new(0);
+
+fn tick() -> u64 {
+    CLOCK.fetch_add(1, Ordering::SeqCst)
+}
+
+/// A command of memcached's, the one of Redis's that does the same, and the reply to that which
+/// means what memcached's said.
+fn as_redis(client: &mut Memcached, command: &str, key: &str, value: usize) -> (Words, Value) {
+    let len = value.to_string().len();
+    let (sent, redis) = match command {
+        "get" => (format!("get {key}"), format!("GET {key}")),
+        "mg" => (format!("mg {key} v"), format!("GET {key}")),
+        "delete" => (format!("delete {key}"), format!("DEL {key}")),
+        "md" => (format!("md {key}"), format!("DEL {key}")),
+        "set" => (format!("set {key} 0 0 {len}\n{value}"), format!("SET {key} {value}")),
+        "ms" => (format!("ms {key} {len} F7\n{value}"), format!("SET {key} {value}")),
+        _ => (format!("add {key} 0 0 {len}\n{value}"), format!("SETNX {key} {value}")),
+    };
+    let said = client.lines(&format!("{sent}\n"));
+    let reply = match (command, said.trim_end()) {
+        ("get", "END") | ("mg", "EN") => Value::NullBulk,
+        ("get" | "mg", said) => Value::bulk(said.lines().nth(1).expect("a value")),
+        ("set", "STORED") | ("ms", "HD") => Value::ok(),
+        (_, "STORED" | "DELETED" | "HD") => Value::Integer(1),
+        (_, "NOT_STORED" | "NOT_FOUND" | "NF") => Value::Integer(0),
+        (_, said) => panic!("{sent}: {said}"),
+    };
+    (words(&redis), reply)
+}
+
+#[test]
+fn one_order_explains_what_clients_of_all_doors_saw() {
+    const CLIENTS: usize = 6;
+    const STEPS: usize = 12;
+    for mode in Mode::ALL {
+        let server = WithMemcached::start(mode.builder());
+        for round in 0..15 {
+            server.client().lines("flush_all\n");
+            let history: Mutex<Vec<Operation>> = Mutex::default();
+            at_once(CLIENTS, |number| {
+                let mut random = Random::new((round * CLIENTS + number) as u64);
+                let mut step = client_of(&server, number);
+                for at in 0..STEPS {
+                    let called = tick();
+                    let (command, reply) = step(&mut random, number * STEPS + at);
+                    let (commands, replies, returned) = (vec![command], vec![reply], tick());
+                    let done = Operation { client: number, commands, replies, called, returned };
+                    history.lock().expect("whole").push(done);
+                }
+            });
+            let history = history.into_inner().expect("whole");
+            if let Err(best) = explain_by_key(&history) {
+                panic!("{mode:?}, round {round}: {history:?}\nexplained: {best:?}");
+            }
+        }
+    }
+}
+
+type Step<'s> = Box<dyn FnMut(&mut Random, usize) -> (Words, Value) + 's>;
+
+/// What a client does next; each third one uses another door.
+fn client_of(server: &WithMemcached, number: usize) -> Step<'_> {
+    const KEYS: [&str; 2] = ["x", "y"];
+    if number.is_multiple_of(3) {
+        let mut client = server.client();
+        return Box::new(move |random, unique| {
+            let names = ["get", "mg", "delete", "md", "set", "ms", "add"];
+            as_redis(&mut client, random.pick(&names), random.pick(&KEYS), unique)
+        });
+    }
+    let door = [Door::Host, Door::Port][number % 2];
+    let mut client = door.client(&server.server);
+    Box::new(move |random, unique| {
+        let line = random.pick(&["GET K", "DEL K", "SET K V", "SETNX K V", "GETSET K V"]);
+        let line = line.replace('K', random.pick(&KEYS)).replace('V', &unique.to_string());
+        let command = words(&line);
+        let reply = client.call(&door.named(&command));
+        (command, reply)
+    })
+}
