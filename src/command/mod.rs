@@ -32,6 +32,8 @@ mod lzf;
 mod object;
 mod payload;
 mod populate;
+mod pubsub;
+mod pushed;
 mod quoted;
 mod range;
 pub mod record;
@@ -48,7 +50,7 @@ mod table;
 
 pub use action::{
     Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
-    Run, Scripting,
+    PubSubQuestion, Run, Scripting, SubscriptionKind,
 };
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
@@ -62,6 +64,8 @@ pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};
 pub use populate::PopulateArgs;
+pub use pubsub::NamedChannels;
+pub use pushed::{HostPush, NotPushed, read_pushed};
 pub use quoted::{HostCommand, elsewhere, error_about, not_for_scripts, unknown_command};
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};

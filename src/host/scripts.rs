@@ -25,6 +25,7 @@ use super::acl::{HostUser, log_refusal};
 use super::api::{Answer, Ctx, api, take_reply};
 use super::context::Filtered;
 use super::instance::instance;
+use super::publish::publish;
 use super::state::scripts::{PortScripts, ScriptTerms};
 use super::string::{HostString, OwnString};
 use super::users::USERS;
@@ -224,7 +225,10 @@ impl ScriptAuthor<'_> {
         if let Gate::Refuse(refused) = engine.ledger.gate(Intent::of_script(row.flags)) {
             return Some(error(&refused.text(row.name, args)));
         }
-        let reply = if which == Scripting::Run {
+        let reply = if which == Scripting::Publish {
+            let _own_calls = leave();
+            publish(ctx, args).unwrap_or_else(|| error(&Error::Internal.bare_text()))
+        } else if which == Scripting::Run {
             let lacks_memory = engine.gates().has(Gates::OUT_OF_MEMORY)
                 && !here.scripts.allows_oom(ctx, row, args);
             let _running =
@@ -243,37 +247,36 @@ impl ScriptAuthor<'_> {
 
     /// Has the host run one of its commands in the user's name, and log what that changes.
     fn call(&self, args: &Args<'_>) -> Vec<u8> {
-        let strings: Vec<OwnString> = args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
-        let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
-        let name = CString::new(args.get(0)).unwrap_or_default();
         let format: &CStr = if self.resp3 { c"vCE!3" } else { c"vCE!" };
-        let call = || {
-            // SAFETY: the format names a vector and its length, which the host only reads, and asks
-            // for a reply in every case. The bytes of the reply live as long as it does.
-            unsafe {
-                let call = api!(RedisModule_Call);
-                let (words, count) = (words.as_ptr(), words.len());
-                take_reply(
-                    call(self.ctx.raw(), name.as_ptr(), format.as_ptr(), words, count),
-                    |reply| {
-                        let mut length = 0;
-                        let bytes = api!(RedisModule_CallReplyProto)(reply, &mut length);
-                        if bytes.is_null() {
-                            return Vec::new();
-                        }
-                        std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec()
-                    },
-                )
-            }
-        };
-        let reply = self.user.within(self.ctx, call);
+        let reply = self.user.within(self.ctx, || reply_of_host(self.ctx, format, args));
         match reply {
             None => error(TOO_OLD),
-            Some(reply) => reply
-                .filter(|bytes| !bytes.is_empty())
-                .unwrap_or_else(|| error(&Error::Internal.bare_text())),
+            Some(reply) => reply.unwrap_or_else(|| error(&Error::Internal.bare_text())),
         }
     }
+}
+
+/// The bytes of the host's reply to one of its commands. `None` if the host has none. The format
+/// must take a vector of arguments, and ask for errors as replies.
+pub fn reply_of_host(ctx: Ctx<'_>, format: &CStr, args: &Args<'_>) -> Option<Vec<u8>> {
+    let strings: Vec<OwnString> = args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
+    let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
+    let name = CString::new(args.get(0)).unwrap_or_default();
+    // SAFETY: the format names a vector and its length, which the host only reads, and asks for a
+    // reply in every case. The bytes of the reply live as long as it does.
+    let reply = unsafe {
+        let call = api!(RedisModule_Call);
+        let (words, count) = (words.as_ptr(), words.len());
+        take_reply(call(ctx.raw(), name.as_ptr(), format.as_ptr(), words, count), |reply| {
+            let mut length = 0;
+            let bytes = api!(RedisModule_CallReplyProto)(reply, &mut length);
+            if bytes.is_null() {
+                return Vec::new();
+            }
+            std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec()
+        })
+    };
+    reply.filter(|bytes| !bytes.is_empty())
 }
 
 /// The error if the user has been deleted meanwhile: its connections are about to be closed.

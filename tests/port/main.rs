@@ -17,6 +17,7 @@ mod large;
 mod memcached;
 mod memcached_beside;
 mod mget;
+mod pubsub;
 mod reports;
 mod rights;
 mod scripts;
