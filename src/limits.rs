@@ -2,9 +2,10 @@
 
 mod eviction;
 mod memcached;
+mod pubsub;
 mod scripts;
 mod tls;
-pub use {eviction::*, memcached::*, scripts::*, tls::*};
+pub use {eviction::*, memcached::*, pubsub::*, scripts::*, tls::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

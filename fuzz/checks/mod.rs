@@ -6,6 +6,7 @@
 pub mod glob;
 pub mod memcached;
 pub mod payload;
+pub mod pushed;
 pub mod records;
 pub mod request;
 pub mod snapshot;

@@ -128,6 +128,8 @@ pub enum DoorCommand {
     Journal,
     /// The error for a command that scripts on a port do not have.
     Unsupported,
+    /// The login of midi's own connection.
+    Listen,
 }
 
 /// Commands about a connection or the server. The host has its own, so only the ports have these.
@@ -185,6 +187,38 @@ pub enum PortCommand {
     WaitAof,
     /// A command about scripts or functions, which the host runs.
     Scripting(Scripting),
+    /// SUBSCRIBE and the like.
+    Subscribe(SubscriptionKind),
+    /// UNSUBSCRIBE and the like.
+    Unsubscribe(SubscriptionKind),
+    /// A subcommand of PUBSUB.
+    PubSub(PubSubQuestion),
+}
+
+/// What a client subscribes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SubscriptionKind {
+    /// A channel: SUBSCRIBE.
+    Channel,
+    /// All channels that match a pattern: PSUBSCRIBE.
+    Pattern,
+    /// A shard channel: SSUBSCRIBE.
+    Shard,
+}
+
+/// PUBSUB's subcommands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PubSubQuestion {
+    /// `PUBSUB CHANNELS [pattern]`.
+    Channels,
+    /// `PUBSUB NUMPAT`.
+    NumPat,
+    /// `PUBSUB NUMSUB [channel ...]`.
+    NumSub,
+    /// `PUBSUB SHARDCHANNELS [pattern]`.
+    ShardChannels,
+    /// `PUBSUB SHARDNUMSUB [channel ...]`.
+    ShardNumSub,
 }
 
 /// Commands about scripts and functions.
@@ -196,6 +230,9 @@ pub enum Scripting {
     Manage,
     /// Ends or describes the one that runs, so it is there while one takes too long.
     Interrupt,
+    /// Sends a message: PUBLISH and SPUBLISH. The host does that as it runs a script: on its main
+    /// thread, between commands, not while clients are paused.
+    Publish,
 }
 
 /// CLIENT's subcommands.

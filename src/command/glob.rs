@@ -25,6 +25,11 @@ impl Pattern {
         Pattern { text: text.to_vec(), all: false }
     }
 
+    /// Whether this is the pattern's own text.
+    pub fn is(&self, text: &[u8]) -> bool {
+        self.text == text
+    }
+
     /// Whether `text` matches, as in KEYS and SCAN.
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {
@@ -70,7 +75,7 @@ impl Pattern {
 
 /// Whether the whole of `text` matches. Case matters. As in Redis, only the empty pattern matches
 /// the empty text.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
     }

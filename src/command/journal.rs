@@ -1,5 +1,6 @@
 //! Commands that are not for clients: the one that carries records in the host's AOF and
-//! replication stream, and the one that stands for what scripts on a port do not have.
+//! replication stream, the one that stands for what scripts on a port do not have, and the one by
+//! which midi's own connection to its host logs in.
 
 use super::{Action, Arg, ArgKind, Command, Docs, DoorCommand, Doors, Flags, arg};
 
@@ -39,5 +40,23 @@ pub(super) static UNSUPPORTED: Command = Command {
         args: CALL,
     },
     action: Action::Door(DoorCommand::Unsupported),
+    ..Command::USUAL
+};
+
+pub(super) static LISTEN: Command = Command {
+    name: "listen",
+    arity: 2,
+    doors: Doors::Host,
+    flags: Flags { no_auth: true, noscript: true, fast: true, ..Flags::NONE },
+    categories: "fast connection",
+    twins: &["auth"],
+    group: "pubsub",
+    docs: Docs {
+        summary: "Logs in the connection by which midi hears messages for its port. Not for \
+                  clients.",
+        complexity: "O(1)",
+        args: &[arg("token", ArgKind::String)],
+    },
+    action: Action::Door(DoorCommand::Listen),
     ..Command::USUAL
 };

@@ -33,6 +33,8 @@ mod lzf;
 mod object;
 mod payload;
 mod populate;
+mod pubsub;
+mod pushed;
 mod quoted;
 mod range;
 pub mod record;
@@ -49,7 +51,7 @@ mod table;
 
 pub use action::{
     Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
-    Run, Scripting,
+    PubSubQuestion, Run, Scripting, SubscriptionKind,
 };
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
@@ -66,6 +68,8 @@ pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};
 pub use populate::PopulateArgs;
+pub use pubsub::NamedChannels;
+pub use pushed::{HostPush, NotPushed, read_pushed};
 pub use quoted::{HostCommand, elsewhere, error_about, not_for_scripts, unknown_command};
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};

@@ -24,6 +24,9 @@ pub struct Command {
     pub keys: Keys,
     /// The databases that it touches besides the client's.
     pub other_dbs: OtherDbs,
+    /// Its arguments from the first one up to this one, counted as in a key spec, are channels
+    /// that belong to slots of a cluster as keys do.
+    pub slots_by_channels: Option<i32>,
     /// Its way over keys that no argument names.
     pub walk: Option<&'static Walk>,
     /// ACL categories, as the host spells them, without `@`.
@@ -71,6 +74,7 @@ impl Command {
         flags: Flags::NONE,
         keys: Keys::None,
         other_dbs: OtherDbs::None,
+        slots_by_channels: None,
         walk: None,
         categories: "",
         twins: &[],
@@ -190,8 +194,11 @@ pub struct Flags {
     pub no_auth: bool,
     /// Runs while a script takes too long.
     pub allow_busy: bool,
-    /// Runs a script, which may write: waits as a write does while clients are paused.
+    /// Runs a script, which may write, or sends a message to replicas, too: waits as a write does
+    /// while clients are paused.
     pub script: bool,
+    /// Is about channels.
+    pub pubsub: bool,
 }
 
 impl Flags {
@@ -210,6 +217,7 @@ impl Flags {
         no_auth: false,
         allow_busy: false,
         script: false,
+        pubsub: false,
     };
 }
 

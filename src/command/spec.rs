@@ -154,6 +154,14 @@ impl ArgKind {
 }
 
 impl Command {
+    /// First, last and step of its keys, or of its channels where those have slots.
+    pub fn range(&self) -> (i32, i32, i32) {
+        match self.slots_by_channels {
+            Some(last) => (1, if last < 0 { last } else { 1 + last }, 1),
+            None => self.keys.range(),
+        }
+    }
+
     /// Its flags, as COMMAND spells them.
     pub fn flag_words(&self) -> impl Iterator<Item = &'static str> {
         let flags = self.flags;
@@ -162,6 +170,7 @@ impl Command {
             (flags.readonly, "readonly"),
             (flags.deny_oom, "denyoom"),
             (flags.admin, "admin"),
+            (flags.pubsub, "pubsub"),
             (flags.noscript, "noscript"),
             (flags.loading, "loading"),
             (flags.stale, "stale"),
@@ -169,8 +178,8 @@ impl Command {
             (flags.fast, "fast"),
             (flags.no_auth, "no_auth"),
             (flags.allow_busy, "allow_busy"),
-            (flags.script, "skip_monitor"),
-            (flags.script, "no_mandatory_keys"),
+            (flags.script && !flags.pubsub, "skip_monitor"),
+            (flags.script && !flags.pubsub, "no_mandatory_keys"),
             (matches!(self.keys, Keys::CountedPairs(_) | Keys::Counted(_)), "movablekeys"),
         ];
         all.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, increx, item, journal, key, keyspace_digest, lcs, object, populate, range, rename,
+    get, increx, item, journal, key, keyspace_digest, lcs, object, populate, pubsub, range, rename,
     scripting, set, string,
 };
 
@@ -35,7 +35,7 @@ macro_rules! rows_of_host {
             bitfield::BITFIELD bitfield::BITFIELD_RO
             journal::JOURNAL
             all_keys::COUNTKEYSINSLOT
-            journal::UNSUPPORTED
+            journal::UNSUPPORTED journal::LISTEN
         }
     };
 }
@@ -60,8 +60,11 @@ static ROWS_OF_ITEMS: [Command; item::ROWS.len()] = item::ROWS;
 /// The number of the first command about scripts.
 const SCRIPTING: usize = OF_HOST + connection::ROWS.len();
 
+/// The number of the first command about channels.
+const PUBSUB: usize = SCRIPTING + scripting::ROWS.len();
+
 /// The number of commands of the host door and of the ports that speak RESP.
-const OF_RESP: usize = SCRIPTING + scripting::ROWS.len();
+const OF_RESP: usize = PUBSUB + pubsub::ROWS.len();
 
 /// All commands: those of the host door first, then those that only the ports have, at last those
 /// that only the memcached port has. A command's index here is its number.
@@ -73,8 +76,10 @@ pub static COMMANDS: [&Command; OF_RESP + item::ROWS.len()] = {
             ROWS_OF_HOST[number]
         } else if number < SCRIPTING {
             &connection::ROWS[number - OF_HOST]
-        } else if number < OF_RESP {
+        } else if number < PUBSUB {
             &scripting::ROWS[number - SCRIPTING]
+        } else if number < OF_RESP {
+            &pubsub::ROWS[number - PUBSUB]
         } else {
             &ROWS_OF_ITEMS[number - OF_RESP]
         };

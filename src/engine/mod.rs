@@ -29,6 +29,7 @@ mod counters;
 mod dispatch;
 mod jobs;
 mod ledger;
+mod pubsub;
 mod replay;
 mod replica_wait;
 mod request;
@@ -54,6 +55,9 @@ pub use ledger::{
     Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Limit, Log, LogCounts, Logged, Mode,
     Notification, Notifications, Policy, SlotCounts, StagedKey, StagedShard, Staging,
 };
+pub use pubsub::{
+    ChannelName, HeardMessage, PubSub, Receivers, SubscriptionChange, SubscriptionWait,
+};
 pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
@@ -73,6 +77,8 @@ use dispatch::Batch;
 pub struct Engine {
     /// The users that the ports know.
     pub users: Users,
+    /// The subscriptions of the ports' clients.
+    pub pubsub: PubSub,
     /// The end of every edit; it owns the shards, and through them the context.
     pub ledger: Ledger,
     /// The running long commands.
@@ -95,6 +101,7 @@ impl Engine {
         let context = Context::new(config, settings, wake_main)?;
         Ok(Engine {
             users: Users::default(),
+            pubsub: PubSub::default(),
             ledger: Ledger::new(Shards::new(context)),
             jobs: Jobs::default(),
             batch: Batch::default(),

@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
@@ -113,12 +115,40 @@ impl Drop for HostUser<'_> {
     }
 }
 
+/// Logs the context's client in as a user of our own, which is made with these rules the first time
+/// and lives as long as the server. False if the host refuses.
+pub fn log_in_as_kept<'r>(
+    ctx: Ctx<'_>,
+    kept: &AtomicPtr<raw::RedisModuleUser>,
+    mut rules: impl Iterator<Item = &'r [u8]>,
+) -> bool {
+    if kept.load(Ordering::Relaxed).is_null() {
+        let user = HostUser::unknown(ctx.locked());
+        if !rules.all(|rule| user.set(rule)) {
+            return false;
+        }
+        kept.store(ManuallyDrop::new(user).0, Ordering::Relaxed);
+    }
+    // SAFETY: a valid context, and a user that is never freed; there is no callback.
+    let result = unsafe {
+        api!(RedisModule_AuthenticateClientWithUser)(
+            ctx.raw(),
+            kept.load(Ordering::Relaxed),
+            None,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
 /// Adds a refusal to the host's ACL LOG.
 pub fn log_refusal(ctx: Ctx<'_>, refusal: &Refusal) {
     let reason = match refusal.reason {
         RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
         RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
         RefusalReason::Key => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY,
+        RefusalReason::Channel => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL,
     };
     // A user's name ends at a NUL.
     let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();

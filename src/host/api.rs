@@ -41,7 +41,8 @@ macro_rules! first_missing {
 pub fn missing() -> Option<&'static str> {
     first_missing! {
         RedisModule_ACLAddLogEntry RedisModule_ACLCheckCommandPermissions
-        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
+        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc
+        RedisModule_AuthenticateClientWithUser RedisModule_AvoidReplicaTraffic
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
         RedisModule_CallReplyInteger RedisModule_CallReplyLength RedisModule_CallReplyProto
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc

@@ -36,6 +36,7 @@ use super::state::clients::{
 };
 use super::state::doing::{Doing, ModuleStage};
 use super::state::gates::HostGates;
+use super::state::listener::Listening;
 use super::state::messages::Messages;
 use super::state::persistence::{
     FileWritten, Forks, HandOver, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
@@ -75,6 +76,8 @@ part! {
         pub unit: HostUnit = HostUnit::new(),
         /// The script of a port's client that runs.
         pub scripts: PortScripts = PortScripts::new(),
+        /// The connection by which midi hears the host's messages.
+        pub listening: Listening = Listening::new(),
         /// Messages for the main thread, and its time for them.
         pub messages: Messages = Messages::new(),
         pub budget: Budget = Budget::new(),

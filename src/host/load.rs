@@ -14,8 +14,8 @@ use super::state::doing::ModuleStage;
 use super::string::HostString;
 use super::users::USERS;
 use super::{
-    config, count_panic, descriptors, door, events, import_source, info, kept, log_panics,
-    notifications, output, register, renamed, reply, unit, version, watch,
+    config, count_panic, descriptors, door, events, import_source, info, kept, listener,
+    log_panics, notifications, output, register, renamed, reply, unit, version, watch,
 };
 use crate::command::Cluster;
 use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
@@ -98,6 +98,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let workers = Workers::start(&engine, count_panic, ports);
     let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
+    listener::prepare(&engine).map_err(|error| error.to_string())?;
     instance::begin(ctx, Arc::clone(&engine), waker, workers);
     section::set_options(ctx);
     let is_registered = report::prepare()

@@ -11,9 +11,12 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, api, client_flags, log};
 use super::instance::instance;
+use super::listener;
 use crate::command::{LEAST_ELEMENT_BYTES, Reply};
 use crate::engine::Locked;
-use crate::limits::HOST_OUTPUT_BESIDE;
+use crate::limits::{
+    HOST_OUTPUT_BESIDE, PUBSUB_OUTPUT_HARD, PUBSUB_OUTPUT_SECONDS, PUBSUB_OUTPUT_SOFT,
+};
 
 /// Reads the host's setting. At load, and when a setting has changed. If normal clients have no
 /// limit, or the host reports none, no client has one: the host then judges whole replies, and a
@@ -24,6 +27,7 @@ pub fn look(ctx: Ctx<'_>) {
     let pubsub = hard_limit(&text, b"pubsub").map_or(usize::MAX, reply_limit);
     instance().output.normal.set(normal as u64);
     instance().output.pubsub.set(pubsub as u64);
+    listener::take_limits(&text);
     let largest = if normal == usize::MAX { normal } else { normal.max(pubsub) };
     instance().engine.settings().host_output.store(largest, Ordering::Relaxed);
 }
@@ -38,6 +42,17 @@ fn hard_limit(text: &[u8], class: &[u8]) -> Option<usize> {
     let mut words = text.split(|&byte| byte == b' ').skip_while(|&word| word != class);
     let hard = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
     (hard > 0).then_some(hard)
+}
+
+/// The limits of the class of subscribers: hard, soft, seconds. Redis's defaults if the host does
+/// not report them.
+pub fn pubsub_limits(text: &[u8]) -> [usize; 3] {
+    let words = text.split(|&byte| byte == b' ').skip_while(|&word| word != b"pubsub");
+    let numbers =
+        words.skip(1).take(3).map_while(|word| std::str::from_utf8(word).ok()?.parse().ok());
+    let numbers: Vec<usize> = numbers.collect();
+    let default = [PUBSUB_OUTPUT_HARD, PUBSUB_OUTPUT_SOFT, PUBSUB_OUTPUT_SECONDS];
+    numbers.try_into().unwrap_or(default.map(|number| number as usize))
 }
 
 /// The largest reply that the client may get now, in bytes.
@@ -131,6 +146,9 @@ mod tests {
             (hard_limit(text, b"normal"), hard_limit(text, b"pubsub")),
             (None, Some(32 << 20))
         );
+        assert_eq!(pubsub_limits(text), [33_554_432, 8_388_608, 60]);
+        assert_eq!(pubsub_limits(b"normal 1 1 1 pubsub 0 7 9"), [0, 7, 9]);
+        assert_eq!(pubsub_limits(b"pubsub 0 7"), pubsub_limits(b""));
         assert_eq!(hard_limit(b"normal 10 5 1 pubsub 0 0 0", b"normal"), Some(10));
         for text in [&b""[..], b"normal", b"normal x", b"pubsub 7 7 7"] {
             assert_eq!(hard_limit(text, b"normal"), None);

@@ -4,6 +4,7 @@
 use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
+use super::listener;
 use crate::command::{DoorCommand, Error, Reply, Transcript, not_for_scripts};
 use crate::engine::{Call, Engine, Gate, Intent, JobOwner, JobReply, Locked};
 
@@ -28,6 +29,13 @@ pub fn run(
         DoorCommand::Info => info::info(engine, call, &mut transcript),
         DoorCommand::Help => info::help(&mut transcript),
         DoorCommand::Journal => return Err(Error::NotForClients),
+        DoorCommand::Listen if caller.user.is_none() => {
+            if !listener::log_in(caller.ctx, call.args.get(1)) {
+                return Err(Error::NotForClients);
+            }
+            transcript.ok();
+        }
+        DoorCommand::Listen => return Err(Error::NotForClients),
         DoorCommand::Unsupported => transcript.error(&not_for_scripts(call.args.get(1))),
     }
     Ok(Some(transcript))

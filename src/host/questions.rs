@@ -11,7 +11,7 @@ use super::api::{Answer, Ctx};
 use super::instance::instance;
 use super::persistence::hand_over::confirmed;
 use super::users::{self, USERS};
-use super::{PREFIX, info, modules, own_commands, scripts};
+use super::{PREFIX, info, modules, own_commands, publish, scripts};
 use crate::command::{DoorCommand, Error, HostCommand, Transcript};
 use crate::engine::{
     Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, RunScript,
@@ -122,6 +122,10 @@ impl Host for TheHost {
         work: &mut dyn FnMut(RunScript<'_>),
     ) {
         scripts::run_all(locked, caller, work);
+    }
+
+    fn pubsub(&self, locked: Locked<'_>, words: &[&[u8]]) -> Vec<Vec<u8>> {
+        publish::ask(locked, words)
     }
 
     fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {

@@ -69,6 +69,8 @@ fn flags(command: &Command, may_ask: bool) -> CString {
         (flags.deny_oom, "deny-oom"),
         (flags.fast, "fast"),
         (flags.admin, "admin"),
+        (flags.no_auth, "no-auth"),
+        (flags.noscript, "deny-script"),
         (may_ask && are_asked_for(command.keys), "getkeys-api"),
     ];
     let set: Vec<_> = all.iter().filter(|(set, _)| *set).map(|&(_, name)| name).collect();

@@ -26,12 +26,15 @@ use super::acl::{HostUser, log_refusal};
 use super::api::{Answer, Ctx, api, take_reply};
 use super::context::Filtered;
 use super::instance::instance;
+use super::publish::publish;
 use super::state::scripts::{PortScripts, ScriptTerms};
 use super::string::OwnString;
 use super::users::USERS;
 use super::{PREFIX, pause, unit};
 use crate::command::{Action, Args, Command, DoorCommand, Error, Named, PortCommand, Scripting};
-use crate::engine::{Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, User};
+use crate::engine::{
+    Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, ScriptReply, User,
+};
 use crate::limits::SCRIPTS_KNOWN;
 
 /// Commands that touch no keys of the host's, and do the same on a port.
@@ -209,7 +212,7 @@ struct ScriptAuthor<'l> {
 impl ScriptAuthor<'_> {
     /// Runs a script, or a command about scripts, and appends its reply. False if clients are
     /// paused.
-    fn run(&self, row: &Command, args: &Args<'_>, reply: &mut Vec<u8>) -> bool {
+    fn run(&self, row: &Command, args: &Args<'_>, reply: &mut ScriptReply) -> bool {
         let (here, ctx) = (instance(), self.ctx);
         let (engine, locked) = (&*here.engine, ctx.locked());
         let Action::Port(PortCommand::Scripting(which)) = row.action else { return false };
@@ -229,7 +232,12 @@ impl ScriptAuthor<'_> {
             return refuse(reply, &refused.text(row.name, args));
         }
         let begin = reply.len();
-        if which == Scripting::Run {
+        if which == Scripting::Publish {
+            let _own_calls = leave();
+            if !publish(ctx, args, reply) {
+                refuse(reply, &Error::Internal.bare_text());
+            }
+        } else if which == Scripting::Run {
             let lacks_memory = engine.gates().has(Gates::OUT_OF_MEMORY)
                 && !here.scripts.allows_oom(ctx, row, args);
             let _running =
@@ -248,41 +256,45 @@ impl ScriptAuthor<'_> {
 
     /// Has the host run one of its commands in the user's name, and log what that changes. Appends
     /// the reply.
-    fn call(&self, args: &Args<'_>, reply: &mut Vec<u8>) {
-        // The host takes these as an array of pointers.
-        let words: SmallVec<[OwnString; 8]> =
-            args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
-        let mut name: SmallVec<[u8; 16]> = SmallVec::from_slice(args.get(0));
-        name.push(0);
-        let Ok(name) = CStr::from_bytes_until_nul(&name) else { return };
+    fn call(&self, args: &Args<'_>, reply: &mut ScriptReply) {
         let format: &CStr = if self.resp3 { c"vCE!3" } else { c"vCE!" };
-        let mut append = |bytes: &[u8]| {
-            reply.extend_from_slice(bytes);
-            !bytes.is_empty()
-        };
-        let call = || {
-            // SAFETY: the format names a vector and its length, which the host only reads, and asks
-            // for a reply in every case. The bytes of the reply live as long as it does.
-            unsafe {
-                let call = api!(RedisModule_Call);
-                let (words, count) = (words.as_ptr(), words.len());
-                take_reply(
-                    call(self.ctx.raw(), name.as_ptr(), format.as_ptr(), words, count),
-                    |reply| {
-                        let mut length = 0;
-                        let bytes = api!(RedisModule_CallReplyProto)(reply, &mut length);
-                        !bytes.is_null()
-                            && append(std::slice::from_raw_parts(bytes.cast::<u8>(), length))
-                    },
-                )
-            }
-        };
-        match self.user.within(self.ctx, call) {
-            Some(Some(true)) => {}
+        match self.user.within(self.ctx, || append_reply_of_host(self.ctx, format, args, reply)) {
+            Some(true) => {}
+            Some(false) => drop(refuse(reply, &Error::Internal.bare_text())),
             None => drop(refuse(reply, TOO_OLD)),
-            Some(_) => drop(refuse(reply, &Error::Internal.bare_text())),
         }
     }
+}
+
+/// Appends the bytes of the host's reply to one of its commands. False if the host has none. The
+/// format must take a vector of arguments, and ask for errors as replies.
+pub fn append_reply_of_host(
+    ctx: Ctx<'_>,
+    format: &CStr,
+    args: &Args<'_>,
+    reply: &mut ScriptReply,
+) -> bool {
+    // The host takes these as an array of pointers.
+    let words: SmallVec<[OwnString; 8]> =
+        args.from(1).iter().map(|arg| OwnString::new(arg)).collect();
+    let mut name: SmallVec<[u8; 16]> = SmallVec::from_slice(args.get(0));
+    name.push(0);
+    let Ok(name) = CStr::from_bytes_until_nul(&name) else { return false };
+    // SAFETY: the format names a vector and its length, which the host only reads, and asks for a
+    // reply in every case. The bytes of the reply live as long as it does.
+    let has_replied = unsafe {
+        let call = api!(RedisModule_Call);
+        let (words, count) = (words.as_ptr(), words.len());
+        take_reply(call(ctx.raw(), name.as_ptr(), format.as_ptr(), words, count), |answer| {
+            let mut length = 0;
+            let bytes = api!(RedisModule_CallReplyProto)(answer, &mut length);
+            if !bytes.is_null() {
+                reply.extend_from_slice(std::slice::from_raw_parts(bytes.cast::<u8>(), length));
+            }
+            !bytes.is_null() && length > 0
+        })
+    };
+    has_replied == Some(true)
 }
 
 /// The error if the user has been deleted meanwhile: its connections are about to be closed.
@@ -292,7 +304,7 @@ const NO_USER: &[u8] = b"NOAUTH Authentication required.";
 const TOO_OLD: &[u8] = b"ERR scripts on midi's port need Redis 7.0.6";
 
 /// Appends an error. The command has been answered.
-fn refuse(reply: &mut Vec<u8>, text: &[u8]) -> bool {
+fn refuse(reply: &mut ScriptReply, text: &[u8]) -> bool {
     reply.extend_from_slice(b"-");
     reply.extend_from_slice(text);
     reply.extend_from_slice(b"\r\n");

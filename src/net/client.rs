@@ -64,6 +64,8 @@ pub struct Condition {
     pub no_touch: AtomicBool,
     /// CLIENT IMPORT-SOURCE: it imports keys.
     pub import_source: AtomicBool,
+    /// How many channels, patterns and shard channels it subscribes to.
+    pub subscriptions: [AtomicUsize; 3],
     /// Bytes received and not run.
     pub unread: AtomicUsize,
     /// Memory of those.

@@ -19,6 +19,7 @@
 mod accept;
 mod client;
 mod connection;
+mod deliveries;
 mod flow;
 mod held;
 mod intake;
@@ -29,6 +30,7 @@ mod report;
 pub mod resp;
 mod service;
 mod shared;
+mod subscribers;
 mod transport;
 mod turn;
 mod waiting;

@@ -12,16 +12,18 @@ use slotmap::SlotMap;
 
 use super::accept::{client, let_in, wire};
 use super::connection::Connection;
+use super::deliveries::Deliveries;
 use super::flow::State;
 use super::held::no_longer_held;
 use super::intake::TakenUp;
 use super::memcached::flush_due;
 use super::protocol::Protocol;
-use super::resp::Session;
+use super::resp::{Session, UserState, leave, leave_all};
 use super::service::{Member, Service};
 use super::shared::{PortMessage, Shared, count};
 use super::transport::{Accepted, Channel, Driver, Happened, Key, Listener, Listeners, Output};
 use super::turn::TurnOutcome;
+use crate::command::Reply;
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK,
@@ -45,6 +47,8 @@ pub struct WorkerPort<D: Driver> {
     deferred: Vec<Key>,
     /// Connections whose clients seem to have left while a command of theirs waits for a shard.
     leaving: Vec<Key>,
+    /// Messages for subscribers.
+    deliveries: Deliveries,
     happened: Vec<Happened>,
     /// Messages that have been taken out of the inbox, oldest first.
     messages: VecDeque<PortMessage>,
@@ -69,6 +73,7 @@ impl<D: Driver> WorkerPort<D> {
             heavy: VecDeque::new(),
             deferred: Vec::new(),
             leaving: Vec::new(),
+            deliveries: Deliveries::default(),
             happened: Vec::new(),
             messages: VecDeque::new(),
             next_tick: Instant::now(),
@@ -235,6 +240,7 @@ impl<D: Driver> WorkerPort<D> {
         let Some(mut connection) = self.connections.remove(key) else { return };
         let Service { worker, io, .. } = &mut self.service;
         no_longer_held(worker, &mut connection);
+        leave_all(worker, &mut connection.session);
         connection.channel.end(io);
         io.driver.remove(&connection.channel.socket);
         worker.shared.unlist(connection.session.flow.client.id);
@@ -298,6 +304,16 @@ impl<D: Driver> WorkerPort<D> {
             }
             PortMessage::Part { key, said, seen, last: false } => self.say_more(key, seen, said),
             PortMessage::Answer(key, seen, answer) => self.goes_on(key, seen, answer),
+            PortMessage::Heard(message) => {
+                self.deliveries.add(message, &self.service.worker.subscribers.borrow())
+            }
+            PortMessage::NotSubscribed { key, kind, names, text } => {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    let (worker, session) = (&self.service.worker, &mut connection.session);
+                    names.iter().for_each(|name| leave(worker, session, kind, name));
+                }
+                self.goes_on(key, 0, |session, out| session.reply(out).error(text.as_bytes()));
+            }
             PortMessage::Close(key) => self.close(key),
             PortMessage::TooLarge(key) => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
@@ -327,8 +343,14 @@ impl<D: Driver> WorkerPort<D> {
         self.listeners.wake(&mut self.service.io.driver);
         flush_due(&self.service.worker);
         let (mut buffered, mut held_bytes) = (0, 0);
-        let mut late: Vec<Key> = Vec::new();
-        for (_, connection) in &self.connections {
+        let (mut late, mut gone): (Vec<Key>, Vec<Key>) = Default::default();
+        for (_, connection) in &mut self.connections {
+            // A subscriber may have lost its rights, and need not send anything.
+            if connection.session.subscribed.is_some()
+                && let UserState::Gone = connection.session.refresh(self.service.worker.engine())
+            {
+                gone.push(connection.key);
+            }
             buffered += connection.buffered();
             let outgoing = &connection.channel.outgoing;
             held_bytes += if outgoing.is_held() { outgoing.unsent() } else { 0 };
@@ -340,7 +362,7 @@ impl<D: Driver> WorkerPort<D> {
         counts.buffered.store(buffered, Ordering::Relaxed);
         counts.held_bytes.store(held_bytes, Ordering::Relaxed);
         count(&counts.closed_for_limits, late.len() as u64);
-        late.into_iter().for_each(|key| self.close(key));
+        late.into_iter().chain(gone).for_each(|key| self.close(key));
     }
 
     /// Sends the replies that have waited for the log.
@@ -377,6 +399,13 @@ impl<D: Driver> WorkerPort<D> {
             if started.elapsed() > READY_PER_TURN {
                 return;
             }
+        }
+    }
+
+    /// Gives subscribers their messages.
+    fn deliver(&mut self) {
+        for key in self.deliveries.give(&mut self.service, &mut self.connections) {
+            self.close(key);
         }
     }
 
@@ -439,6 +468,7 @@ impl<D: Driver> Port for WorkerPort<D> {
             self.goes_on_deferred(key);
         }
         self.serve_ready();
+        self.deliver();
         self.send_all();
         self.tick();
         PortTurn { began: self.service.turn.now, had_events: events > 0 }
@@ -448,6 +478,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.ready.is_empty()
             && self.heavy.is_empty()
             && self.messages.is_empty()
+            && self.deliveries.is_empty()
             // Replies of other threads, which came between two turns.
             && self.service.outbox.keys.is_empty()
             && !self.service.held.may_release(&self.service.worker)

@@ -1,11 +1,11 @@
 //! INFO's fields about the ports.
 
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use super::shared::{PortCounts, Shared};
+use super::shared::{PortCounts, PortMessage, Shared};
 use super::transport::tls_server;
-use crate::engine::{Ports, TlsSettings};
+use crate::engine::{HeardMessage, Ports, TlsSettings};
 
 /// Ports that are open.
 pub struct Open {
@@ -83,6 +83,12 @@ impl Ports for Open {
         }
         Ok(())
     }
+
+    fn hear(&self, worker: usize, message: &Arc<HeardMessage>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.send(worker, PortMessage::Heard(Arc::clone(message)));
+        }
+    }
 }
 
 impl Ports for Closed {
@@ -103,4 +109,6 @@ impl Ports for Closed {
     fn set_tls(&self, _: &TlsSettings) -> Result<(), String> {
         Ok(())
     }
+
+    fn hear(&self, _: usize, _: &Arc<HeardMessage>) {}
 }

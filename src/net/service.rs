@@ -9,6 +9,7 @@
 //! the commands of all run as those of one pipeline do. Where clients send one command and wait for
 //! its reply, nothing else would fetch the memory of one command while another runs.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +74,7 @@ impl<D: Driver> Service<D> {
     /// For one worker.
     pub fn new(shared: Arc<Shared>, number: usize, driver: D) -> Self {
         Service {
-            worker: PortWorker { shared, number },
+            worker: PortWorker { shared, number, subscribers: RefCell::default() },
             io: Io::new(driver),
             turn: ThisTurn::default(),
             outbox: Outbox::default(),
@@ -218,8 +219,13 @@ impl<D: Driver> Service<D> {
             return false;
         }
         let settings = &self.worker.engine().settings().port;
-        let soft = settings.output_soft.load(Ordering::Relaxed);
-        let mut hard = settings.most_output();
+        let (mut hard, soft) = if connection.session.subscribed.is_some() {
+            let hard = settings.pubsub_hard.load(Ordering::Relaxed);
+            let hard = if hard == 0 { usize::MAX } else { hard };
+            (hard, settings.pubsub_soft.load(Ordering::Relaxed))
+        } else {
+            (settings.most_output(), settings.output_soft.load(Ordering::Relaxed))
+        };
         if !connection.session.is_logged_in() {
             hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
         }
@@ -259,7 +265,13 @@ impl<D: Driver> Service<D> {
     /// Whether a connection has been idle, or above the soft limit, for too long.
     pub fn is_overdue(&self, connection: &Connection) -> bool {
         let (settings, now) = (&self.worker.engine().settings().port, self.turn.now);
-        let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
+        let is_subscriber = connection.session.subscribed.is_some();
+        let soft = if is_subscriber {
+            &settings.pubsub_soft_seconds
+        } else {
+            &settings.output_soft_seconds
+        };
+        let soft = soft.load(Ordering::Relaxed) as u64;
         if connection.channel.outgoing.is_slow(now, Duration::from_secs(soft)) {
             return true;
         }
@@ -268,7 +280,7 @@ impl<D: Driver> Service<D> {
         let seen = session.flow.client.last_seen.load(Ordering::Relaxed);
         let idle = self.worker.shared.clock(now).saturating_sub(seen);
         let waits = session.flow.is_waiting() || connection.channel.outgoing.is_held();
-        timeout > 0 && !waits && idle > timeout * 1000
+        timeout > 0 && !waits && !is_subscriber && idle > timeout * 1000
     }
 }
 

@@ -12,8 +12,8 @@ use super::client::Client;
 use super::memcached::DelayedFlushes;
 use super::resp::Session;
 use super::transport::{Accepted, Announced, Key, Output, TlsServer};
-use crate::command::HostCommand;
-use crate::engine::{Engine, Inbox, ListenerRow};
+use crate::command::{HostCommand, SubscriptionKind};
+use crate::engine::{ChannelName, Engine, HeardMessage, Inbox, ListenerRow};
 
 /// What the ports of all workers share.
 pub struct Shared {
@@ -110,6 +110,19 @@ pub enum PortMessage {
     /// The result of a main-thread task for a connection, which then goes on, and the position of
     /// the log that it must wait for; 0 for none.
     Answer(Key, u64, Answer),
+    /// A message for subscribers.
+    Heard(Arc<HeardMessage>),
+    /// The host was not told of these subscriptions of a connection, which gets this error.
+    NotSubscribed {
+        /// The connection.
+        key: Key,
+        /// What they are to ...
+        kind: SubscriptionKind,
+        /// ... and its channels or patterns.
+        names: Vec<ChannelName>,
+        /// The error's text.
+        text: String,
+    },
     /// Close this connection.
     Close(Key),
     /// Close this connection, because its reply is larger than may wait for it; not if it wants no

@@ -1,8 +1,10 @@
 //! A worker, as its port sees it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::shared::{PortCounts, Shared, count};
+use super::subscribers::Subscribers;
 use crate::engine::{Engine, Refusal, ThreadSlot};
 
 /// A worker, and what all workers share.
@@ -11,6 +13,8 @@ pub struct PortWorker {
     pub shared: Arc<Shared>,
     /// The worker's number.
     pub number: usize,
+    /// The subscribers among its connections.
+    pub subscribers: RefCell<Subscribers>,
 }
 
 impl PortWorker {

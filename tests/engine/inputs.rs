@@ -29,6 +29,11 @@ fn records() {
 }
 
 #[test]
+fn pushed_messages() {
+    run("pushed", checks::pushed::check, 100_000);
+}
+
+#[test]
 fn snapshots() {
     run("snapshot", checks::snapshot::check, 20_000);
 }

@@ -29,7 +29,7 @@ struct Played {
 pub fn everything(name: &[u8]) -> Option<User> {
     let mut commands = Commands::default();
     (0..COMMANDS.len()).for_each(|number| commands.allow(number));
-    let rules = Rules { commands, keys: None, databases: None };
+    let rules = Rules { commands, keys: None, databases: None, channels: None };
     (name == DEFAULT_USER).then(|| User::new(name, vec![rules]))
 }
 
@@ -72,6 +72,10 @@ impl Host for Played {
         reply.sink().integer(i64::from(owner.db));
         reply.finish();
     }
+    fn pubsub(&self, _: Locked<'_>, _: &[&[u8]]) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     fn run_scripts(
         &self,
         _: Locked<'_>,

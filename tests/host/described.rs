@@ -20,7 +20,7 @@ fn the_host_lists_exactly_these() {
     let mut client = server.client();
     let listed = texts(&client.run("COMMAND LIST FILTERBY MODULE midi"));
     // Those that clients may not call have no row here.
-    let names = ROWS.iter().map(|row| row.name).chain(["journal", "unsupported"]);
+    let names = ROWS.iter().map(|row| row.name).chain(["journal", "unsupported", "listen"]);
     assert_eq!(listed, names.map(|name| format!("midi.{name}")).collect());
 }
 
@@ -355,7 +355,8 @@ fn command_getkeys_finds_the_keys() {
 fn command_docs_has_every_command() {
     let server = Mode::Adaptive.server();
     let mut client = server.client().resp3();
-    let all = || names().chain(["midi.journal", "midi.unsupported"].map(str::to_owned));
+    let all =
+        || names().chain(["midi.journal", "midi.unsupported", "midi.listen"].map(str::to_owned));
     for name in all() {
         let mut docs = client.run(&format!("COMMAND DOCS {name}")).map();
         let docs = docs.remove(&name).unwrap_or_else(|| panic!("no docs of {name}")).map();

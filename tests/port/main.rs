@@ -19,6 +19,7 @@ mod memcached_beside;
 mod memcached_gates;
 mod memcached_meta;
 mod mget;
+mod pubsub;
 mod reports;
 mod rights;
 mod scripts;

@@ -79,6 +79,9 @@ pub trait Host: Send + Sync {
         work: &mut dyn FnMut(RunScript<'_>),
     );
 
+    /// The host's reply to PUBSUB with these words: its texts, and its numbers as texts.
+    fn pubsub(&self, locked: Locked<'_>, words: &[&[u8]]) -> Vec<Vec<u8>>;
+
     /// The host's commands by name, without midi's. A name may come more than once; then the last
     /// one counts. A subcommand's name is `container|subcommand`.
     fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)>;

@@ -1,8 +1,10 @@
 //! Ports, which a worker serves beside its shards, as far as the worker must know.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::engine::pubsub::HeardMessage;
 use crate::engine::request::Request;
 use crate::limits;
 
@@ -46,6 +48,9 @@ pub trait Ports: Send + Sync {
     /// # Errors
     /// The setting that is wrong, and why: new connections begin as before.
     fn set_tls(&self, settings: &TlsSettings) -> Result<(), String>;
+
+    /// Gives a message to the subscribers of a worker.
+    fn hear(&self, worker: usize, message: &Arc<HeardMessage>);
 }
 
 /// How the ports are opened. It cannot change while they are open.
@@ -171,6 +176,13 @@ pub struct PortSettings {
     pub output_soft: AtomicUsize,
     /// `midi.output-buffer-soft-seconds`.
     pub output_soft_seconds: AtomicUsize,
+    /// `client-output-buffer-limit pubsub` of the host, for subscribers: the hard limit in bytes; 0
+    /// is none.
+    pub pubsub_hard: AtomicUsize,
+    /// The soft limit; 0 is none.
+    pub pubsub_soft: AtomicUsize,
+    /// Its seconds.
+    pub pubsub_soft_seconds: AtomicUsize,
     /// `midi.reply-after run`: a write is answered as soon as it has run, not when it is logged.
     pub reply_after_run: AtomicBool,
     /// `midi.memcached-database`: the database of memcached's clients.
@@ -206,6 +218,9 @@ impl Default for PortSettings {
             output_hard: size(limits::OUTPUT_HARD_DEFAULT),
             output_soft: AtomicUsize::new(0),
             output_soft_seconds: AtomicUsize::new(0),
+            pubsub_hard: size(limits::PUBSUB_OUTPUT_HARD),
+            pubsub_soft: size(limits::PUBSUB_OUTPUT_SOFT),
+            pubsub_soft_seconds: size(limits::PUBSUB_OUTPUT_SECONDS),
             reply_after_run: AtomicBool::new(false),
             memcached_database: AtomicUsize::new(0),
             memcached_item_size: size(limits::MEMCACHED_ITEM_SIZE_DEFAULT),

@@ -28,6 +28,7 @@ impl Refusal {
     pub fn new(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Self {
         let (object, reason) = match denied {
             Denied::Key(at) => (args.get(at), RefusalReason::Key),
+            Denied::Channel(at) => (args.get(at), RefusalReason::Channel),
             Denied::Part(name) => (name.as_bytes(), RefusalReason::Command),
             Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
         };
@@ -62,6 +63,8 @@ pub enum RefusalReason {
     Command,
     /// A key that the user may not touch.
     Key,
+    /// A channel that the user may not use.
+    Channel,
 }
 
 /// Refusals that have not been reported to the host.

@@ -2,7 +2,8 @@
 
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Args, COMMANDS, Command, Error, QUESTIONS, Walk, question, subcommand_numbers,
+    Access, Args, COMMANDS, Command, Error, QUESTIONS, SubscriptionKind, Walk, question,
+    subcommand_numbers,
 };
 
 /// A user and its rights.
@@ -29,6 +30,8 @@ pub struct Rules {
     pub keys: Option<Vec<KeyRule>>,
     /// The databases; `None` is every one.
     pub databases: Option<Databases>,
+    /// Patterns of channels; `None` is every channel.
+    pub channels: Option<Vec<Pattern>>,
 }
 
 /// Databases that may be used.
@@ -122,10 +125,16 @@ pub enum Denied {
     Database,
     /// Access the key that is this argument.
     Key(usize),
+    /// Use the channel that is this argument.
+    Channel(usize),
 }
 
 /// Valkey's text; Redis has no such rules.
 const NO_DATABASE: &[u8] = b"NOPERM No permissions to access database";
+
+/// Redis's text.
+const NO_CHANNEL: &[u8] =
+    b"NOPERM this user has no permissions to access one of the channels used as arguments";
 
 fn no_command(name: &str) -> Vec<u8> {
     format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
@@ -139,6 +148,7 @@ impl Denied {
             Denied::Part(name) => no_command(name),
             Denied::Key(_) => Error::NoPermission.text(name, args),
             Denied::Database => NO_DATABASE.to_vec(),
+            Denied::Channel(_) => NO_CHANNEL.to_vec(),
         }
     }
 }
@@ -149,8 +159,8 @@ impl User {
         let is_unlimited = |rules: &&Rules| rules.keys.is_none() && rules.databases.is_none();
         let mut anywhere = Commands::default();
         rules.iter().filter(is_unlimited).for_each(|rules| anywhere.add(rules.commands));
-        // Each of these needs the rights to other commands, too.
-        anywhere.remove(Commands::of(|row| row.walk.is_some()));
+        // Each of these needs the rights to other commands, or to channels, too.
+        anywhere.remove(Commands::of(|row| row.walk.is_some() || row.names_channels()));
         User { name: name.into(), revision: 0, born: 0, rules, anywhere }
     }
 
@@ -169,6 +179,12 @@ impl User {
     #[inline]
     pub fn check(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         if self.anywhere.has(number) { Ok(()) } else { self.check_rules(number, args, db) }
+    }
+
+    /// Whether rules of the user still allow a subscription that it has.
+    pub fn may_hear(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
+        let is_pattern = kind == SubscriptionKind::Pattern;
+        self.rules.iter().any(|rules| rules.allow_channel(name, is_pattern))
     }
 
     /// Whether the user may run this command on every key of every database.
@@ -241,12 +257,26 @@ impl Rules {
             self.check_db(db)?;
             self.check_keys(row, args)?;
         }
+        self.check_channels(row, args)?;
         let may_use = |db| self.check_db(db).is_ok();
         if self.databases.is_none() || row.keeps_to(may_use, args, db) {
             Ok(())
         } else {
             Err(Denied::Database)
         }
+    }
+
+    fn check_channels(&self, row: &Command, args: &Args<'_>) -> Result<(), Denied> {
+        let Some(named) = row.channels(args) else { return Ok(()) };
+        let is_denied = |name: &&[u8]| !self.allow_channel(name, named.are_patterns);
+        let denied = named.names.iter().position(is_denied);
+        denied.map_or(Ok(()), |at| Err(Denied::Channel(named.first + at)))
+    }
+
+    /// A pattern of channels is allowed by the rule with the same pattern only, as in Redis.
+    fn allow_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        let allows = |rule: &Pattern| if is_pattern { rule.is(name) } else { rule.matches(name) };
+        self.channels.as_ref().is_none_or(|rules| rules.iter().any(allows))
     }
 
     fn check_db(&self, db: u32) -> Result<(), Denied> {
@@ -361,6 +391,29 @@ mod tests {
         assert_eq!(check(&user, "mget a b c d"), Err(Denied::Key(4)));
         assert_eq!(check(&user, "mget d"), Err(Denied::Key(1)));
         assert_eq!(check(&user, "set a v"), Err(Denied::Command));
+    }
+
+    #[test]
+    fn channels_are_kept_to() {
+        let commands = ["publish", "subscribe", "psubscribe", "unsubscribe"];
+        let channels = [&b"a*"[..], b"b"].map(Pattern::strict).to_vec();
+        let own = Rules { channels: Some(channels), ..rules(&commands, None) };
+        let user = User::new(b"u", vec![own]);
+        for (line, verdict) in [
+            ("publish a1 c", Ok(())),
+            ("publish c a1", Err(Denied::Channel(1))),
+            ("subscribe a1 b", Ok(())),
+            ("subscribe b c a1", Err(Denied::Channel(2))),
+            ("psubscribe a*", Ok(())),
+            ("psubscribe a1", Err(Denied::Channel(1))),
+            ("unsubscribe c", Ok(())),
+        ] {
+            assert_eq!(check(&user, line), verdict, "{line}");
+        }
+        assert!(user.may_hear(SubscriptionKind::Shard, b"a"));
+        assert!(!user.may_hear(SubscriptionKind::Pattern, b"a"));
+        let user = User::new(b"u", vec![rules(&commands, None)]);
+        assert_eq!(check(&user, "subscribe any"), Ok(()));
     }
 
     #[test]

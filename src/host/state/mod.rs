@@ -10,6 +10,7 @@
 pub mod clients;
 pub mod doing;
 pub mod gates;
+pub mod listener;
 pub mod messages;
 pub mod persistence;
 pub mod scripts;

@@ -68,10 +68,11 @@ impl Known {
             description.rules.iter().map(|rules| self.judge(locked, rules)).collect();
         let open = left_open(&description, &verdicts);
         let rules = description.rules.into_iter().zip(&verdicts).map(|(rules, verdict)| {
+            let channels = rules.some_channels();
             let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
             let count = instance().engine.config().databases;
             let databases = rules.databases.map(|allowed| Databases { allowed, count });
-            Rules { commands: verdict.allowed, keys, databases }
+            Rules { commands: verdict.allowed, keys, databases, channels }
         });
         let mut user = User::new(name, rules.collect());
         user.revision = self.revisions.fetch_add(1, Ordering::Relaxed);

@@ -23,6 +23,8 @@ pub struct RulesText {
     pub keys: Vec<KeyRule>,
     /// `None` is every database.
     pub databases: Option<Vec<u32>>,
+    /// Patterns of channels. `&*` alone is every channel.
+    pub channels: Vec<Vec<u8>>,
 }
 
 /// The rule that matches every key but the empty one.
@@ -70,10 +72,18 @@ impl RulesText {
     fn note(&mut self, word: &[u8]) {
         match word {
             [b'+' | b'-', ..] => self.commands.push(word.to_vec()),
+            b"resetchannels" => self.channels.clear(),
+            [b'&', pattern @ ..] => self.channels.push(pattern.to_vec()),
             b"resetdbs" => self.databases = Some(Vec::new()),
             [b'd', b'b', b'=', list @ ..] => self.databases = Some(numbers(list)),
             word => self.keys.extend(key_rule(word)),
         }
+    }
+
+    /// The patterns of channels; `None` if every channel is allowed.
+    pub fn some_channels(&self) -> Option<Vec<Pattern>> {
+        let is_limited = !self.channels.iter().any(|pattern| pattern == b"*");
+        is_limited.then(|| self.channels.iter().map(|text| Pattern::strict(text)).collect())
     }
 
     /// Whether all is allowed that is not taken away, and so also what these rules do not name.
@@ -149,6 +159,8 @@ mod tests {
               db=3,12 +@all -del) (resetchannels resetdbs -@all)",
         );
         assert!(user.on && user.open);
+        assert!(user.rules[0].some_channels().is_none());
+        assert_eq!(user.rules[1].some_channels(), Some(Vec::new()));
         let [own, first, second] = &user.rules[..] else { panic!("{user:?}") };
         assert_eq!(own.commands, rules("-@all +get"));
         assert_eq!(own.keys, [rule("a:*", true, true), rule("b", true, false)]);

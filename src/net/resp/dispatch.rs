@@ -78,6 +78,10 @@ fn run_table_command(caller: &mut PortCaller<'_>, mut call: Call<'_>) {
         return call.refuse(error, &mut caller.reply());
     }
     match check_rights(caller, &call) {
+        Ok(()) if caller.session.only_hears() => {
+            let text = not_for_subscribers(&format!("{}{}", call.prefix, call.row().name));
+            caller.reply().error(&text);
+        }
         Ok(()) => caller.engine().run(caller.slot(), &mut call, caller),
         Err(text) => caller.reply().error(&text),
     }
@@ -99,7 +103,7 @@ fn check_rights(caller: &PortCaller<'_>, call: &Call<'_>) -> Result<(), Vec<u8>>
 fn note_denied(caller: &PortCaller<'_>, user: &User, denied: Denied, call: &Call<'_>) -> Vec<u8> {
     // The text about a key does not name the command.
     let name = || match denied {
-        Denied::Key(_) => String::new(),
+        Denied::Key(_) | Denied::Channel(_) => String::new(),
         Denied::Command | Denied::Part(_) | Denied::Database => {
             format!("{PREFIX}{}", call.row().name)
         }
@@ -132,6 +136,9 @@ fn judge_own(caller: &PortCaller<'_>, named: Named, which: PortCommand, args: &A
     if let Err(error) = checked {
         return Judged::Refuse(error.text(row.name, args));
     }
+    if caller.session.only_hears() && !is_for_subscribers(which) {
+        return Judged::Refuse(not_for_subscribers(row.name));
+    }
     let intent = match which {
         PortCommand::Scripting(_) => Intent::of_script(row.flags),
         _ => Intent::OfPortAlone(row.flags, which == PortCommand::Ping),
@@ -141,6 +148,27 @@ fn judge_own(caller: &PortCaller<'_>, named: Named, which: PortCommand, args: &A
         Gate::Wait => Judged::Wait,
         Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
     }
+}
+
+/// Whether a connection that speaks RESP2 and subscribes may call it.
+fn is_for_subscribers(which: PortCommand) -> bool {
+    matches!(
+        which,
+        PortCommand::Subscribe(_)
+            | PortCommand::Unsubscribe(_)
+            | PortCommand::Ping
+            | PortCommand::Quit
+            | PortCommand::Reset
+    )
+}
+
+/// Redis's text.
+fn not_for_subscribers(name: &str) -> Vec<u8> {
+    let text = format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+         are allowed in this context"
+    );
+    text.into_bytes()
 }
 
 /// Runs a command between MULTI and EXEC: queues it, except for those that run at once.

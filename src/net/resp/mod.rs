@@ -31,11 +31,12 @@ mod request;
 mod run;
 mod scripts;
 mod session;
+mod subscribed;
 mod transaction;
 
 pub use arg_list::ArgList;
 pub(super) use caller::PortCaller;
-pub(super) use commands::{Login, ask_for_login};
+pub(super) use commands::{Login, ask_for_login, leave, leave_all};
 pub use head::Head;
 pub use reply::RespReply;
 pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser};

@@ -11,7 +11,7 @@ use super::group::RespGroup;
 use super::run::run;
 use super::session::{Replies, Session};
 use super::{ArgList, RespReply};
-use crate::command::{Error, Reply, Transcript};
+use crate::command::{Error, Reply, SubscriptionKind, Transcript};
 use crate::engine::{Engine, Speaks};
 use crate::net::client::Client;
 use crate::net::memcached;
@@ -145,6 +145,11 @@ impl Protocol for Session {
         let condition = &self.flow.client.condition;
         condition.resp3.store(self.resp3, Ordering::Relaxed);
         condition.queued.store(self.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard]
+        {
+            let count = self.subscribed.as_ref().map_or(0, |names| names.count(kind));
+            condition.subscriptions[kind as usize].store(count, Ordering::Relaxed);
+        }
         condition.queued_bytes.store(self.queued_bytes(), Ordering::Relaxed);
     }
 }

@@ -67,6 +67,11 @@ impl<'a> RespReply<'a> {
         self.out.own.extend_from_slice(bytes);
     }
 
+    /// The head of what is said out of turn; `len` elements follow.
+    pub fn push(&mut self, len: usize) {
+        self.head(if self.resp3 { b'>' } else { b'*' }, len);
+    }
+
     /// The head of a set; `len` elements follow.
     pub fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);

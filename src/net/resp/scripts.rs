@@ -37,12 +37,15 @@ pub fn joins_scripts(caller: &mut PortCaller<'_>, args: &Args<'_>) -> bool {
     let (row, engine) = (named.row(), caller.engine());
     let is_script = matches!(
         row.action,
-        Action::Port(PortCommand::Scripting(Scripting::Run | Scripting::Manage))
+        Action::Port(PortCommand::Scripting(
+            Scripting::Run | Scripting::Manage | Scripting::Publish
+        ))
     );
     let session = &mut *caller.session;
     let joins = is_script
         && !session.scripts.is_full()
         && session.replies == Replies::Wanted
+        && !session.only_hears()
         && row.takes(args)
         && session.may(engine, named.number, args)
         && engine.ledger.gate(Intent::of_script(row.flags)) == Gate::Go;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::pending_scripts::PendingScripts;
+use super::subscribed::SubscribedNames;
 use super::transaction::{ExecReplies, Transaction};
 use super::{RequestParser, RespReply};
 use crate::command::Args;
@@ -45,6 +46,8 @@ pub struct Session {
     pub(super) transaction: Option<Box<Transaction>>,
     /// The replies that EXEC still owes.
     pub(super) exec_replies: Option<Box<ExecReplies>>,
+    /// What it subscribes to, if it does.
+    pub subscribed: Option<Box<SubscribedNames>>,
     /// Scripts that are about to go to the main thread.
     pub(super) scripts: PendingScripts,
     /// What it keeps if it speaks memcached's protocol instead of RESP.
@@ -89,6 +92,7 @@ impl Session {
             in_multi: false,
             transaction: None,
             exec_replies: None,
+            subscribed: None,
             scripts: PendingScripts::default(),
             memcached: None,
         };
@@ -140,7 +144,14 @@ impl Session {
     /// Whether commands run otherwise for it than for others.
     #[inline]
     fn is_special(&self) -> bool {
-        self.import_source || self.no_touch
+        self.import_source || self.no_touch || self.only_hears()
+    }
+
+    /// Whether only commands about subscriptions are allowed: as RESP2 has no place for messages
+    /// among replies.
+    #[inline]
+    pub fn only_hears(&self) -> bool {
+        self.subscribed.is_some() && !self.resp3
     }
 
     /// CLIENT NO-TOUCH.
@@ -237,7 +248,9 @@ impl Session {
             None => {}
             Some(user) => {
                 self.user = engine.users.find_again(&user);
-                if self.user.is_none() {
+                let Some(user) = &self.user else { return UserState::Gone };
+                // As in Redis, a subscriber whose rules no longer allow what it has is closed.
+                if self.subscribed.as_ref().is_some_and(|names| !names.are_allowed(user)) {
                     return UserState::Gone;
                 }
             }

@@ -234,6 +234,21 @@ func trusting() *tls.Config {
 	return &tls.Config{RootCAs: roots}
 }
 
+func pubsub(r *redis.Client) {
+	subscriber := r.Subscribe(ctx, "news")
+	defer subscriber.Close()
+	must(subscriber.Receive(ctx))
+	if err := subscriber.PSubscribe(ctx, "new*"); err != nil {
+		check(false, "PSUBSCRIBE", err)
+	}
+	must(subscriber.Receive(ctx))
+	check(must(r.Publish(ctx, "news", "hello").Result()) == 2, "two subscriptions")
+	for _, pattern := range []string{"", "new*"} {
+		heard := must(subscriber.ReceiveMessage(ctx))
+		check(heard.Payload == "hello" && heard.Pattern == pattern, "a message", heard)
+	}
+}
+
 func main() {
 	secure := "127.0.0.1:" + os.Getenv("MIDI_TLS_PORT")
 	tcp := "127.0.0.1:" + os.Getenv("MIDI_PORT")
@@ -245,7 +260,7 @@ func main() {
 		{Addr: secure, TLSConfig: trusting()},
 	} {
 		r := patient(options)
-		for _, part := range []func(*redis.Client){commands, binary, expiry, pipelines, transactions, scans, wrong, connections} {
+		for _, part := range []func(*redis.Client){commands, binary, expiry, pipelines, transactions, scans, pubsub, wrong, connections} {
 			part(r)
 		}
 		r.Close()

@@ -79,6 +79,24 @@ async function errors(redis) {
   assert.equal(await redis.echo('still here'), 'still here');
 }
 
+async function pubsub(redis) {
+  const subscriber = redis.duplicate();
+  subscriber.on('error', () => {});
+  const heard = [];
+  subscriber.on('message', (channel, message) => heard.push([channel, message]));
+  subscriber.on('pmessage', (pattern, channel, message) => heard.push([pattern, channel, message]));
+  assert.equal(await subscriber.subscribe('news', 'more'), 2);
+  assert.equal(await subscriber.psubscribe('new*'), 3);
+  assert.equal(await redis.publish('news', 'hello'), 2);
+  await waitUntil(async () => heard.length === 2);
+  assert.deepEqual(heard, [['news', 'hello'], ['new*', 'news', 'hello']]);
+  assert.equal(await subscriber.ping(), 'PONG');
+  assert.equal(await subscriber.unsubscribe('news', 'more'), 1);
+  assert.equal(await subscriber.punsubscribe('new*'), 0);
+  assert.equal(await subscriber.get('nosuch'), null);
+  await subscriber.quit();
+}
+
 async function logins() {
   const admin = new Redis(hostPort);
   await admin.call('ACL', 'SETUSER', 'alice', ...'on >secret -@all +midi.get +get +info +@connection ~key*'.split(' '));
@@ -94,7 +112,7 @@ run('ioredis', async () => {
   for (const options of [{ port }, { port, db: 2, connectionName: 'me' }, { path: socket }, { port: tlsPort, tls: { ca } }]) {
     const redis = new Redis(options);
     redis.on('error', () => {});
-    for (const part of [commands, pipelines, transactions, scans, errors, reconnects]) await part(redis);
+    for (const part of [commands, pipelines, transactions, scans, pubsub, errors, reconnects]) await part(redis);
     await redis.quit();
   }
   await logins();

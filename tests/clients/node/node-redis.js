@@ -105,6 +105,24 @@ async function connections(client) {
   await other.close();
 }
 
+async function pubsub(client) {
+  const subscriber = client.duplicate();
+  subscriber.on('error', () => {});
+  await subscriber.connect();
+  const heard = [];
+  await subscriber.subscribe('news', (message, channel) => heard.push([message, channel]));
+  await subscriber.pSubscribe('new*', (message, channel) => heard.push([message, channel]));
+  assert.equal(await client.publish('news', 'hello'), 2);
+  await waitUntil(async () => heard.length === 2);
+  assert.deepEqual(heard, [['hello', 'news'], ['hello', 'news']]);
+  const replies = await client.multi().set('k', 'v').publish('news', 'sent').exec();
+  assert.deepEqual(replies.map(String), ['OK', '2']);
+  await waitUntil(async () => heard.length === 4);
+  await subscriber.unsubscribe('news');
+  await subscriber.pUnsubscribe('new*');
+  await subscriber.close();
+}
+
 async function errors(client) {
   await client.set('text', 'abc');
   await assert.rejects(client.incr('text'), /not an integer or out of range/);
@@ -132,7 +150,7 @@ run('redis', async () => {
   const ways = [{}, { RESP: 2 }, { RESP: 3, name: 'me', database: 2 }, { url: undefined, socket: { path: socket } }];
   for (const options of [...ways, { url: `rediss://127.0.0.1:${tlsPort}`, socket: { ca } }]) {
     const client = await connect(options);
-    for (const part of [commands, binary, expiry, pipelines, transactions, scans, errors, connections]) {
+    for (const part of [commands, binary, expiry, pipelines, transactions, scans, pubsub, errors, connections]) {
       await part(client);
     }
     await client.close();

@@ -11,6 +11,8 @@ import unittest
 import django
 import redis
 import redis_lock
+from celery import Celery
+from celery.result import AsyncResult
 from django.conf import settings
 from flask import Flask
 from flask_limiter import Limiter
@@ -154,6 +156,32 @@ class Libraries(unittest.TestCase):
         with app.test_client() as client:
             codes = [client.get("/").status_code for _ in range(5)]
         self.assertEqual(codes, [200] * 3 + [429] * 2)
+
+    def test_publish_and_subscribe(self):
+        client = connect()
+        for protocol in (2, 3):
+            with redis.Redis(port=PORT, socket_timeout=HANG, protocol=protocol).pubsub() as pubsub:
+                pubsub.subscribe("news")
+                pubsub.psubscribe("new*")
+                for _ in range(2):
+                    self.assertIn("subscribe", pubsub.get_message(timeout=HANG)["type"])
+                self.assertEqual(client.publish("news", "hello"), 2)
+                heard = [pubsub.get_message(timeout=HANG) for _ in range(2)]
+                self.assertEqual([message["data"] for message in heard], [b"hello"] * 2)
+                self.assertEqual(heard[1]["pattern"], b"new*")
+
+    def test_celerys_result_backend(self):
+        app = Celery("app", backend=URL)
+        result = AsyncResult("task", app=app)
+        waited = []
+        waits = threading.Thread(target=lambda: waited.append(result.get(timeout=HANG)))
+        waits.start()
+        app.backend.store_result("task", {"answer": 42}, "SUCCESS")
+        waits.join(HANG)
+        self.assertEqual(waited, [{"answer": 42}])
+        self.assertEqual(app.backend.get_state("task"), "SUCCESS")
+        result.forget()
+        self.assertEqual(app.backend.get_state("task"), "PENDING")
 
 
 if __name__ == "__main__":

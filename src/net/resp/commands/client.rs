@@ -96,7 +96,8 @@ fn listed(
     let clients = if matches!(which, ClientCommand::Info) {
         vec![Arc::clone(&caller.session.flow.client)]
     } else if args.len() == 4 && args.is(2, "type") {
-        if is_normal(args.get(3))? { shared.clients() } else { Vec::new() }
+        let kind = ClientKind::read(args.get(3))?;
+        shared.clients().into_iter().filter(|client| kind.has(client)).collect()
     } else if args.len() > 3 && args.is(2, "id") {
         let id = |text: &&[u8]| parse_integer(text).ok_or(b"ERR Invalid client ID".to_vec());
         let ids = args.from(3).iter().map(id).collect::<Result<Vec<i64>, _>>()?;
@@ -208,14 +209,43 @@ fn set_info(client: &Client, args: &Args<'_>) -> Result<(), Vec<u8>> {
     Ok(())
 }
 
-/// Whether this is the type of the ports' clients; all of them are normal ones.
-fn is_normal(kind: &[u8]) -> Result<bool, Vec<u8>> {
-    let is = |word: &str| kind.eq_ignore_ascii_case(word.as_bytes());
-    match is("normal") {
-        true => Ok(true),
-        false if ["slave", "replica", "pubsub", "master"].into_iter().any(is) => Ok(false),
-        false => Err(error_about("ERR Unknown client type '", kind, "'")),
+/// A type of clients, as CLIENT LIST and CLIENT KILL name them.
+#[derive(Clone, Copy, Default)]
+enum ClientKind {
+    /// Any.
+    #[default]
+    Any,
+    /// Those that do not subscribe.
+    Normal,
+    /// Subscribers.
+    PubSub,
+    /// One that the ports do not have.
+    Elsewhere,
+}
+
+impl ClientKind {
+    fn read(kind: &[u8]) -> Result<Self, Vec<u8>> {
+        let is = |word: &str| kind.eq_ignore_ascii_case(word.as_bytes());
+        match () {
+            () if is("normal") => Ok(ClientKind::Normal),
+            () if is("pubsub") => Ok(ClientKind::PubSub),
+            () if ["slave", "replica", "master"].into_iter().any(is) => Ok(ClientKind::Elsewhere),
+            () => Err(error_about("ERR Unknown client type '", kind, "'")),
+        }
     }
+
+    fn has(self, client: &Client) -> bool {
+        match self {
+            ClientKind::Any => true,
+            ClientKind::Normal => !is_subscriber(client),
+            ClientKind::PubSub => is_subscriber(client),
+            ClientKind::Elsewhere => false,
+        }
+    }
+}
+
+fn is_subscriber(client: &Client) -> bool {
+    client.condition.subscriptions.iter().any(|count| count.load(Ordering::Relaxed) > 0)
 }
 
 /// The clients that CLIENT KILL names.
@@ -226,8 +256,7 @@ struct Filter<'a> {
     local_address: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
     id: Option<u64>,
-    /// A type was named that the ports do not have, so no client matches.
-    nobody: bool,
+    kind: ClientKind,
     /// In seconds.
     min_age: u64,
     skip: Option<u64>,
@@ -256,7 +285,7 @@ impl<'a> Filter<'a> {
                 parse_integer(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
             self.id = Some(id.ok_or(b"ERR client-id should be greater than 0".to_vec())?);
         } else if args.is(at, "type") {
-            self.nobody = !is_normal(value)?;
+            self.kind = ClientKind::read(value)?;
         } else if args.is(at, "addr") {
             self.address = Some(value);
         } else if args.is(at, "laddr") {
@@ -281,7 +310,7 @@ impl<'a> Filter<'a> {
     fn matches(&self, shared: &Shared, client: &Client, now: u64) -> bool {
         let is_or_any =
             |wanted: Option<&[u8]>, text: &str| wanted.is_none_or(|it| it == text.as_bytes());
-        !self.nobody
+        self.kind.has(client)
             && self.skip != Some(client.id)
             && self.id.is_none_or(|id| id == client.id)
             && is_or_any(self.address, &client.address)
@@ -324,7 +353,11 @@ fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     line.number(" idle=", seconds(now, client.last_seen.load(Ordering::Relaxed)));
     line.flags(client);
     line.number(" db=", client.db.load(Ordering::Relaxed));
-    line.number(" sub=0 psub=0 ssub=0 multi=", of(&condition.queued) as i64 - 1);
+    let [channels, patterns, shards] = &condition.subscriptions;
+    line.number(" sub=", of(channels));
+    line.number(" psub=", of(patterns));
+    line.number(" ssub=", of(shards));
+    line.number(" multi=", of(&condition.queued) as i64 - 1);
     line.number(" qbuf=", unread);
     line.number(" qbuf-free=", unread_memory.saturating_sub(unread));
     line.number(" argv-mem=", arguments);
@@ -364,6 +397,7 @@ impl Line<'_> {
     fn flags(&mut self, client: &Client) {
         let condition = &client.condition;
         let all = [
+            (is_subscriber(client), b'P'),
             (condition.queued.load(Ordering::Relaxed) > 0, b'x'),
             (condition.waiting.load(Ordering::Relaxed), b'b'),
             (condition.closing.load(Ordering::Relaxed), b'c'),

@@ -3,8 +3,8 @@
 use super::help::help;
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, KeySpec, Named,
-    PREFIX, Reply, SINCE, find_call, subcommands,
+    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, Named, PREFIX,
+    Reply, SINCE, find_call, subcommands,
 };
 use crate::net::resp::RespReply;
 
@@ -74,7 +74,7 @@ fn subcommands_of(command: Named) -> Vec<Named> {
 /// One command, as in COMMAND INFO.
 fn write_command(command: Named, reply: &mut RespReply<'_>) {
     let row = command.row();
-    let ((first, last, step), specs) = (row.keys.range(), row.keys.specs());
+    let ((first, last, step), specs) = (row.range(), row.keys.specs());
     reply.array(10);
     reply.bulk(command.full_name().as_bytes());
     reply.integer(row.arity.into());
@@ -84,8 +84,15 @@ fn write_command(command: Named, reply: &mut RespReply<'_>) {
     row.category_words().for_each(|category| reply.status(format!("@{category}").as_bytes()));
     reply.set(row.tips.len());
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    reply.set(specs.len());
-    specs.iter().for_each(|spec| write_spec(spec, reply));
+    let channels = row.slots_by_channels;
+    reply.set(specs.len() + usize::from(channels.is_some()));
+    for spec in &specs {
+        let varies: &[&str] = if spec.varies { &["variable_flags"] } else { &[] };
+        write_spec(&[spec.access.words(), varies].concat(), spec.begin, spec.find, reply);
+    }
+    if let Some(last) = channels {
+        write_spec(&["not_key"], 1, FindKeys::Range { last, step: 1 }, reply);
+    }
     let subcommands = subcommands_of(command);
     if subcommands.is_empty() {
         reply.set(0)
@@ -136,20 +143,19 @@ fn words(words: &[&str], reply: &mut RespReply<'_>) {
     words.iter().for_each(|word| reply.status(word.as_bytes()));
 }
 
-fn write_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
+fn write_spec(flags: &[&str], begin: i32, find: FindKeys, reply: &mut RespReply<'_>) {
     reply.map(3);
     reply.bulk(b"flags");
-    let varies: &[&str] = if spec.varies { &["variable_flags"] } else { &[] };
-    words(&[spec.access.words(), varies].concat(), reply);
+    words(flags, reply);
     reply.bulk(b"begin_search");
     reply.map(2);
     pair("type", "index", reply);
     reply.bulk(b"spec");
     reply.map(1);
-    number("index", spec.begin, reply);
+    number("index", begin, reply);
     reply.bulk(b"find_keys");
     reply.map(2);
-    let (kind, numbers) = match spec.find {
+    let (kind, numbers) = match find {
         FindKeys::Range { last, step } => {
             ("range", [("lastkey", last), ("keystep", step), ("limit", 0)])
         }

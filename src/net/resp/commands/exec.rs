@@ -63,6 +63,7 @@ fn denied_now(denied: Denied) -> Vec<u8> {
     let reason = match denied {
         Denied::Command | Denied::Part(_) => "no permission to execute the command or subcommand",
         Denied::Key(_) => "no permission to touch the specified keys",
+        Denied::Channel(_) => "no permission to access the channels",
         Denied::Database => "no permission",
     };
     let text = "NOPERM ACLs rules changed between the moment the transaction was accumulated and \

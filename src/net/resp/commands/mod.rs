@@ -5,6 +5,7 @@ mod describe;
 mod exec;
 mod help;
 mod login;
+mod pubsub;
 mod server;
 mod transaction;
 mod wait;
@@ -12,6 +13,7 @@ mod wait;
 pub(super) use exec::aborted;
 pub(super) use login::log_in_by_certificate;
 pub use login::{Login, ask_for_login};
+pub use pubsub::{leave, leave_all};
 pub(super) use server::not_here;
 pub(super) use transaction::queue;
 pub(super) use wait::wait;
@@ -19,6 +21,7 @@ pub(super) use wait::wait;
 use client::client;
 use describe::describe;
 use login::{auth, hello, select};
+use pubsub::{pong, pubsub, subscribe, unsubscribe};
 use server::{ask_host, config_get, debug, info, modules, time, who_am_i};
 use transaction::{discard, exec, multi, unwatch, watch};
 
@@ -35,6 +38,7 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         PortCommand::Ping if args.len() > 2 => {
             caller.reply().error(&Error::Arity.text(row.name, args));
         }
+        PortCommand::Ping if caller.session.only_hears() => pong(caller, args),
         PortCommand::Ping if args.len() == 2 => caller.reply().bulk(args.get(1)),
         PortCommand::Ping => caller.reply().simple("PONG"),
         PortCommand::Echo => caller.reply().bulk(args.get(1)),
@@ -46,6 +50,7 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         PortCommand::Hello => hello(caller, args),
         PortCommand::Auth => auth(caller, args),
         PortCommand::Reset => {
+            leave_all(caller.worker, caller.session);
             caller.session.reset(caller.engine());
             caller.reply().simple("RESET");
         }
@@ -63,6 +68,9 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         PortCommand::Role => ask_host(caller, c"ROLE"),
         PortCommand::Wait | PortCommand::WaitAof => wait(caller, which, args, true),
         PortCommand::Scripting(which) => run_script(caller, named, which, args),
+        PortCommand::Subscribe(kind) => subscribe(caller, kind, args),
+        PortCommand::Unsubscribe(kind) => unsubscribe(caller, kind, args),
+        PortCommand::PubSub(which) => pubsub(caller, which, args),
         PortCommand::Multi => multi(caller),
         PortCommand::Exec => exec(caller, args),
         PortCommand::Discard => discard(caller),

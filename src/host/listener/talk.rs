@@ -1,0 +1,182 @@
+//! The listener's connection, once it is open.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio, read, write};
+
+use super::super::PREFIX;
+use crate::command::{HostPush, SubscriptionKind, read_pushed};
+use crate::engine::{Engine, Waker};
+use crate::limits::{LISTENER_LOGIN, LISTENER_NAP, LISTENER_READ_BYTES};
+
+/// A connection to the host.
+pub struct ListenerConnection {
+    socket: OwnedFd,
+    /// What the host has sent, ...
+    input: Vec<u8>,
+    /// ... and how much of it has been read.
+    used: usize,
+    /// What the host is to be sent.
+    output: Vec<u8>,
+    /// The host has confirmed a subscription, and refused none.
+    has_begun: bool,
+}
+
+impl ListenerConnection {
+    /// Logs in with a token.
+    ///
+    /// # Errors
+    /// The host's error, or the system's.
+    pub fn log_in(socket: OwnedFd, token: &[u8]) -> Result<Self, String> {
+        ioctl_fionbio(&socket, true).map_err(|error| error.to_string())?;
+        let (input, output) = (Vec::new(), Vec::new());
+        let mut connection =
+            ListenerConnection { socket, input, used: 0, output, has_begun: false };
+        connection.say(&[format!("{PREFIX}listen").as_bytes(), token]);
+        let until = Instant::now() + LISTENER_LOGIN;
+        loop {
+            connection.flush()?;
+            connection.wait(None, LISTENER_NAP * 10);
+            connection.receive()?;
+            match read_pushed(&connection.input) {
+                Ok(Some((HostPush::Status(_), length))) => {
+                    connection.used = length;
+                    return Ok(connection);
+                }
+                Ok(None) if Instant::now() > until => {
+                    return Err("the server does not answer".to_owned());
+                }
+                Ok(None) => {}
+                Ok(Some((HostPush::Error(text), _))) => {
+                    return Err(format!("the server says: {}", String::from_utf8_lossy(text)));
+                }
+                _ => return Err("the server speaks another protocol there".to_owned()),
+            }
+        }
+    }
+
+    /// Passes on subscriptions and messages until the connection ends. Returns why it has, and
+    /// whether a new one may do better at once: the host has taken subscriptions, and refused none.
+    pub fn talk(&mut self, engine: &Engine, waker: &Waker) -> (String, bool) {
+        loop {
+            if let Err(why) = self.turn(engine, waker) {
+                return (why, self.has_begun);
+            }
+        }
+    }
+
+    fn turn(&mut self, engine: &Engine, waker: &Waker) -> Result<(), String> {
+        for (kind, name, begins) in engine.pubsub.take_changes() {
+            self.say(&[request(kind, begins).as_bytes(), &name]);
+        }
+        self.flush()?;
+        if engine.pubsub.is_behind() {
+            std::thread::sleep(LISTENER_NAP);
+            return Ok(());
+        }
+        self.wait(Some(waker), Duration::from_secs(60));
+        waker.clear();
+        self.receive()?;
+        self.hear(engine)
+    }
+
+    /// Takes what has come.
+    fn hear(&mut self, engine: &Engine) -> Result<(), String> {
+        while let Some((pushed, length)) = read_pushed(&self.input[self.used..])
+            .map_err(|_| "the server has sent something unexpected".to_owned())?
+        {
+            self.used += length;
+            match pushed {
+                HostPush::Message { kind, name, channel, payload } => {
+                    let (workers, message) = engine.pubsub.hear(kind, name, channel, payload);
+                    if let Some(ports) = engine.context().outside.ports() {
+                        workers.iter().for_each(|&worker| ports.hear(worker, &message));
+                    }
+                }
+                HostPush::Confirmed(kind, name, is_there) => {
+                    self.has_begun = true;
+                    engine.pubsub.confirmed(kind, name, is_there);
+                }
+                HostPush::Status(_) => {}
+                HostPush::Error(text) => {
+                    self.has_begun = false;
+                    return Err(format!("the server says: {}", String::from_utf8_lossy(text)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a command to the output.
+    fn say(&mut self, words: &[&[u8]]) {
+        self.output.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            self.output.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.output.extend_from_slice(word);
+            self.output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Sends as much as the socket takes.
+    fn flush(&mut self) -> Result<(), String> {
+        let mut sent = 0;
+        while sent < self.output.len() {
+            match write(&self.socket, &self.output[sent..]) {
+                Ok(bytes) => sent += bytes,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.output.drain(..sent);
+        if self.output.is_empty() {
+            self.output.shrink_to(LISTENER_READ_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Waits until something has come, or may be sent, or the waker is called.
+    fn wait(&self, waker: Option<&Waker>, at_most: Duration) {
+        let mut events = PollFlags::IN;
+        events.set(PollFlags::OUT, !self.output.is_empty());
+        let mut watched = vec![PollFd::from_borrowed_fd(self.socket.as_fd(), events)];
+        watched.extend(waker.map(|waker| PollFd::from_borrowed_fd(waker.as_fd(), PollFlags::IN)));
+        let limit = Timespec {
+            tv_sec: at_most.as_secs() as i64,
+            tv_nsec: i64::from(at_most.subsec_nanos()),
+        };
+        // An interrupted wait is a short wait.
+        let _ = poll(&mut watched, Some(&limit));
+    }
+
+    /// Takes what has come, as much as is read at once.
+    fn receive(&mut self) -> Result<(), String> {
+        self.input.drain(..self.used);
+        self.used = 0;
+        if self.input.is_empty() {
+            self.input.shrink_to(LISTENER_READ_BYTES);
+        }
+        let before = self.input.len();
+        self.input.resize(before + LISTENER_READ_BYTES, 0);
+        let received = read(&self.socket, &mut self.input[before..]);
+        self.input.truncate(before + *received.as_ref().unwrap_or(&0));
+        match received {
+            Ok(0) => Err("the server has closed it".to_owned()),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn request(kind: SubscriptionKind, begins: bool) -> &'static str {
+    match (kind, begins) {
+        (SubscriptionKind::Channel, true) => "SUBSCRIBE",
+        (SubscriptionKind::Pattern, true) => "PSUBSCRIBE",
+        (SubscriptionKind::Shard, true) => "SSUBSCRIBE",
+        (SubscriptionKind::Channel, false) => "UNSUBSCRIBE",
+        (SubscriptionKind::Pattern, false) => "PUNSUBSCRIBE",
+        (SubscriptionKind::Shard, false) => "SUNSUBSCRIBE",
+    }
+}

@@ -1,0 +1,158 @@
+//! Messages on their way to the subscribers among a worker's connections.
+//!
+//! Messages are given in the order in which they have come, a few connections in each turn: a
+//! message to very many must not keep others from their commands. Between the elements of another
+//! reply there is no place for a message, so it waits with its connection until that is complete.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slotmap::SlotMap;
+
+use super::connection::Connection;
+use super::flow::State;
+use super::protocol::Protocol;
+use super::resp::{RespReply, UserState};
+use super::service::Service;
+use super::subscribers::Subscribers;
+use super::transport::{Driver, Key, Output};
+use crate::command::{Reply, SubscriptionKind};
+use crate::engine::HeardMessage;
+use crate::limits::HEARD_PER_TURN;
+
+/// Messages on their way to a worker's connections.
+#[derive(Default)]
+pub struct Deliveries {
+    /// Each with the connections that have not been given it.
+    queue: VecDeque<(Arc<HeardMessage>, std::vec::IntoIter<Key>)>,
+    /// Connections that messages wait with.
+    behind: Vec<Key>,
+}
+
+impl Deliveries {
+    /// Whether there are none that could be given.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds a message, for those that subscribe now.
+    pub fn add(&mut self, message: Arc<HeardMessage>, subscribers: &Subscribers) {
+        let keys = subscribers.of(&message);
+        self.queue.push_back((message, keys.into_iter()));
+    }
+
+    /// Gives some of them. Returns the connections that are to be closed.
+    pub fn give<D: Driver>(
+        &mut self,
+        service: &mut Service<D>,
+        connections: &mut SlotMap<Key, Connection>,
+    ) -> Vec<Key> {
+        let mut closed = Vec::new();
+        self.catch_up(service, connections);
+        for _ in 0..HEARD_PER_TURN {
+            let Some((message, keys)) = self.queue.front_mut() else { break };
+            let Some(&key) = keys.as_slice().first() else {
+                self.queue.pop_front();
+                continue;
+            };
+            let message = Arc::clone(message);
+            match connections.get_mut(key) {
+                None => {}
+                Some(connection) => match connection.session.refresh(service.worker.engine()) {
+                    UserState::Good => {
+                        if self.give_one(service, connection, message) {
+                            closed.push(key);
+                        }
+                    }
+                    // Its rights are not known yet: this message, and those behind it, wait.
+                    UserState::Unknown => break,
+                    UserState::Gone => closed.push(key),
+                },
+            }
+            if let Some((_, keys)) = self.queue.front_mut() {
+                keys.next();
+            }
+        }
+        closed
+    }
+
+    /// Gives a message to a connection. True if too much waits for it.
+    fn give_one<D: Driver>(
+        &mut self,
+        service: &mut Service<D>,
+        connection: &mut Connection,
+        message: Arc<HeardMessage>,
+    ) -> bool {
+        let is_amid = is_amid_reply(connection);
+        let session = &mut connection.session;
+        let Some(names) = session.subscribed.as_mut() else { return false };
+        // It may have unsubscribed meanwhile.
+        if session.flow.state == State::Closing || !names.has(message.kind, &message.name) {
+            return false;
+        }
+        if !is_amid && names.waiting.is_empty() {
+            say(service, connection, &message);
+            return false;
+        }
+        if names.waiting.is_empty() {
+            self.behind.push(connection.key);
+        }
+        names.waiting_bytes += message.bytes();
+        names.waiting.push_back(message);
+        let most = service.worker.engine().settings().port.pubsub_hard.load(Ordering::Relaxed);
+        let is_too_much = most > 0 && names.waiting_bytes > most;
+        if is_too_much {
+            service.worker.note_limit();
+        }
+        is_too_much
+    }
+
+    /// Gives connections what has waited with them, if they are not amid a reply any more.
+    fn catch_up<D: Driver>(
+        &mut self,
+        service: &mut Service<D>,
+        connections: &mut SlotMap<Key, Connection>,
+    ) {
+        self.behind.retain(|&key| {
+            let Some(connection) = connections.get_mut(key) else { return false };
+            if is_amid_reply(connection) {
+                return true;
+            }
+            let Some(names) = connection.session.subscribed.as_mut() else { return false };
+            let waiting = std::mem::take(&mut names.waiting);
+            names.waiting_bytes = 0;
+            waiting.iter().for_each(|message| say(service, connection, message));
+            false
+        });
+    }
+}
+
+/// Whether a reply to the connection may be incomplete.
+fn is_amid_reply(connection: &Connection) -> bool {
+    connection.session.flow.is_waiting() || connection.session.owes_replies()
+}
+
+fn say<D: Driver>(service: &mut Service<D>, connection: &mut Connection, message: &HeardMessage) {
+    let outbox = &mut service.outbox;
+    let said = outbox.said.end();
+    write_message(message, connection.session.resp3, &mut outbox.said);
+    let end = outbox.said.end();
+    connection.channel.outgoing.say(connection.key, said..end, outbox);
+}
+
+fn write_message(message: &HeardMessage, resp3: bool, output: &mut Output) {
+    let mut reply = RespReply::new(output, resp3);
+    let (word, is_pattern) = match message.kind {
+        SubscriptionKind::Channel => ("message", false),
+        SubscriptionKind::Pattern => ("pmessage", true),
+        SubscriptionKind::Shard => ("smessage", false),
+    };
+    reply.push(3 + usize::from(is_pattern));
+    reply.bulk(word.as_bytes());
+    if is_pattern {
+        reply.bulk(&message.name);
+    }
+    reply.bulk(&message.channel);
+    reply.shared(&message.payload);
+}
