@@ -76,7 +76,8 @@ impl<'l> Judge<'l> {
     /// `None` if the host does not accept its own rules, which should not happen.
     fn new(locked: Locked<'l>, rules: &RulesText) -> Option<Self> {
         let judge = Judge { user: HostUser::unknown(locked), all: rules.is_all() };
-        let own = [&b"on"[..], b"allkeys"].into_iter();
+        // Newer hosts judge channels, too.
+        let own = [&b"on"[..], b"allkeys", b"allchannels"].into_iter();
         let known =
             own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.user.set(rule));
         // Not every host knows this rule.
