@@ -2,9 +2,10 @@
 
 mod eviction;
 mod memcached;
+mod monitoring;
 mod scripts;
 mod tls;
-pub use {eviction::*, memcached::*, scripts::*, tls::*};
+pub use {eviction::*, memcached::*, monitoring::*, scripts::*, tls::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -169,6 +169,8 @@ pub enum PortCommand {
     Info,
     /// `CONFIG GET pattern ...`.
     ConfigGet,
+    /// `CONFIG RESETSTAT`.
+    ConfigResetStat,
     /// `DEBUG POPULATE count [prefix] [size]`.
     Debug,
     /// `ACL WHOAMI`.

@@ -128,7 +128,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 48] = [
+pub(super) static ROWS: [Command; 49] = [
     connection(
         "ping",
         -1,
@@ -376,6 +376,14 @@ pub(super) static ROWS: [Command; 48] = [
         docs("Returns settings of the server and of midi.")
             .costs("O(N), N being the number of settings")
             .takes(&[arg("parameter", ArgKind::String).multiple()]),
+    ),
+    server(
+        "config|resetstat",
+        2,
+        ADMIN,
+        "admin slow dangerous",
+        PortCommand::ConfigResetStat,
+        docs("Begins the counts of INFO on the port again."),
     ),
     server(
         "debug",

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::put_value;
 use super::{
-    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, OneKey, Reply, Run, docs,
+    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, LooksUp, OneKey, Reply, Run,
+    docs,
 };
 use crate::store::{Edit, Now, Origin, Traits, UnixMs, Value};
 
@@ -30,6 +31,7 @@ pub(super) const ROWS: [Command; 5] = [
     Command {
         arity: -3,
         keys: Keys::One(Access::ReadOverwrite),
+        looks_up: LooksUp::First,
         ..row(
             "mc-gat",
             docs("Returns a value and sets when it expires."),

@@ -19,6 +19,7 @@
 mod accept;
 mod client;
 mod connection;
+mod figures;
 mod flow;
 mod held;
 mod intake;

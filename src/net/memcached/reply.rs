@@ -177,6 +177,7 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
     }
 
     fn error(&mut self, text: &[u8]) {
+        self.out.errors.add(text);
         self.line(&[b"SERVER_ERROR ", text]);
     }
 

@@ -197,6 +197,7 @@ impl Reply for RespReply<'_> {
         if self.out.len() > self.most {
             return;
         }
+        self.out.errors.add(text);
         self.line(b'-', text);
     }
 

@@ -16,6 +16,7 @@ use crate::engine::{
     Refusal, ScriptCaller, ScriptReply, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;
+use crate::net::resp::scripts::note_error;
 use crate::net::resp::transaction::{ExecReply, Transaction};
 use crate::store::{Now, UnixMs};
 
@@ -326,6 +327,11 @@ pub(super) fn run_as_unit(
             host.run_scripts(locked, &caller, &mut |run| {
                 reply = run(COMMANDS[step.number], &step.args);
             });
+            if let Some(reply) = &reply {
+                let slot = engine.main_slot(locked);
+                slot.called(step.number);
+                note_error(slot, engine, step.number, reply);
+            }
             reply
         };
         Ok(Some(plan.run(engine, run, script)))
