@@ -171,6 +171,8 @@ pub enum PortCommand {
     ConfigGet,
     /// `CONFIG RESETSTAT`.
     ConfigResetStat,
+    /// `LATENCY HISTOGRAM [command ...]`.
+    LatencyHistogram,
     /// `DEBUG POPULATE count [prefix] [size]`.
     Debug,
     /// `ACL WHOAMI`.

@@ -128,7 +128,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 49] = [
+pub(super) static ROWS: [Command; 51] = [
     connection(
         "ping",
         -1,
@@ -384,6 +384,15 @@ pub(super) static ROWS: [Command; 49] = [
         "admin slow dangerous",
         PortCommand::ConfigResetStat,
         docs("Begins the counts of INFO on the port again."),
+    ),
+    container("latency", docs("Commands about how long commands take.")),
+    server(
+        "latency|histogram",
+        -2,
+        ADMIN,
+        "admin slow dangerous",
+        PortCommand::LatencyHistogram,
+        docs("Returns how many calls took how long.").costs(PER_COMMAND).takes(NAMES),
     ),
     server(
         "debug",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::session::ported;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, encoded, wait_until};
+use crate::common::{Client, Mode, Value, encoded, wait_until};
 
 /// Commands that are counted alike on both ports. Each line is sent by itself.
 const COUNTED: &[&str] = &[
@@ -241,6 +241,29 @@ fn resetstat_begins_the_counts_again() {
     assert!(port.info("commandstats")["cmdstat_get"].starts_with("calls=1,"));
     // midi's own sections go on.
     assert!(host.info("midi_commandstats")["midi_cmdstat_get"].starts_with("calls=2,"));
+}
+
+#[test]
+fn the_histogram_has_all_calls() {
+    let ported = ported();
+    let (mut host, mut port) = (ported.host(), ported.client());
+    assert_eq!(port.run("LATENCY HISTOGRAM get"), host.run("LATENCY HISTOGRAM get"));
+    for client in [&mut host, &mut port] {
+        (0..100).for_each(|_| _ = client.run("GET a"));
+        client.run("CLIENT ID");
+        let mut told = client.run("LATENCY HISTOGRAM get set nosuch client").array();
+        told.truncate(4);
+        let names = [told[0].text(), told[2].text()];
+        assert!(names.contains(&"get".to_owned()) && names.contains(&"client|id".to_owned()));
+        let get = told[1 + 2 * usize::from(names[0] != "get")].clone().array();
+        assert_eq!((get[0].text(), get[1].integer()), ("calls".to_owned(), 100));
+        assert_eq!(get[2].text(), "histogram_usec");
+        let lines: Vec<i64> = get[3].clone().array().iter().map(Value::integer).collect();
+        assert!(!lines.is_empty() && lines.len().is_multiple_of(2), "{lines:?}");
+        // Times and calls both grow, and the last line has all calls.
+        let grow = |from: usize| lines[from..].iter().step_by(2).is_sorted();
+        assert!(grow(0) && grow(1) && lines.last() == Some(&100), "{lines:?}");
+    }
 }
 
 #[test]

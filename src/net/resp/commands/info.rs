@@ -38,6 +38,38 @@ pub(super) fn reset_stats(caller: &mut PortCaller<'_>) {
     caller.reply().ok();
 }
 
+/// LATENCY HISTOGRAM, of all commands that were called or of these. A container stands for its
+/// subcommands, as on the host.
+pub(super) fn latency_histogram(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+    let counted = caller.engine().ledger.books.counted();
+    let is_wanted = |name: &str| {
+        let container = name.split('|').next().unwrap_or(name);
+        args.len() == 2 || (2..args.len()).any(|at| args.is(at, name) || args.is(at, container))
+    };
+    let rows = COMMANDS.iter().zip(&counted.commands);
+    let lines: Vec<_> = rows
+        .filter(|(row, _)| is_wanted(row.name))
+        .filter_map(|(row, command)| {
+            let times = command.times.as_ref().filter(|times| times.count() > 0)?;
+            Some((row.name, command.count.calls, times.lines(command.count.calls)))
+        })
+        .collect();
+    let mut reply = caller.reply();
+    reply.map(lines.len());
+    for (name, calls, lines) in lines {
+        reply.bulk(name.as_bytes());
+        reply.map(2);
+        reply.bulk(b"calls");
+        reply.integer(calls as i64);
+        reply.bulk(b"histogram_usec");
+        reply.map(lines.len());
+        for (usec, calls) in lines {
+            reply.integer(usec as i64);
+            reply.integer(calls as i64);
+        }
+    }
+}
+
 /// What midi reports, as it is at one moment.
 struct InfoOfPort<'a> {
     shared: &'a Shared,
@@ -225,7 +257,7 @@ impl<'a> InfoOfPort<'a> {
 }
 
 /// The beginnings of fields of Stats that remain the host's.
-const OF_THE_HOST: [&str; 10] = [
+const OF_THE_HOST: [&str; 12] = [
     "sync_",
     "latest_fork",
     "total_forks",
@@ -236,6 +268,8 @@ const OF_THE_HOST: [&str; 10] = [
     "current_active_defrag",
     "dump_payload",
     "instantaneous_input_repl",
+    "instantaneous_output_repl",
+    "total_net_repl",
 ];
 
 /// Whether a client waits for replicas or for the AOF, as the host counts blocked clients.

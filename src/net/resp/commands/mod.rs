@@ -19,7 +19,7 @@ pub(super) use wait::wait;
 
 use client::client;
 use describe::describe;
-use info::{info, reset_stats};
+use info::{info, latency_histogram, reset_stats};
 use login::{auth, hello, select};
 use server::{ask_host, config_get, debug, modules, time, who_am_i};
 use transaction::{discard, exec, multi, unwatch, watch};
@@ -81,6 +81,7 @@ fn act(caller: &mut PortCaller<'_>, named: Named, which: PortCommand, args: &Arg
         PortCommand::Info => info(caller, args),
         PortCommand::ConfigGet => config_get(caller, args),
         PortCommand::ConfigResetStat => reset_stats(caller),
+        PortCommand::LatencyHistogram => latency_histogram(caller, args),
         PortCommand::Debug => debug(caller, args),
         PortCommand::WhoAmI => who_am_i(caller),
         PortCommand::ModuleList => modules(caller),
