@@ -2,10 +2,11 @@
 
 mod eviction;
 mod memcached;
+mod monitoring;
 mod pubsub;
 mod scripts;
 mod tls;
-pub use {eviction::*, memcached::*, pubsub::*, scripts::*, tls::*};
+pub use {eviction::*, memcached::*, monitoring::*, pubsub::*, scripts::*, tls::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

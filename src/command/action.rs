@@ -171,6 +171,10 @@ pub enum PortCommand {
     Info,
     /// `CONFIG GET pattern ...`.
     ConfigGet,
+    /// `CONFIG RESETSTAT`.
+    ConfigResetStat,
+    /// `LATENCY HISTOGRAM [command ...]`.
+    LatencyHistogram,
     /// `DEBUG POPULATE count [prefix] [size]`.
     Debug,
     /// `ACL WHOAMI`.

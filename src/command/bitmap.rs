@@ -9,7 +9,7 @@ use super::range::with_made;
 use super::record::{Record, Words};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
-    ManyKeys, OneKey, Reply, Run, arg, docs, parse_integer, word,
+    LooksUp, ManyKeys, OneKey, Reply, Run, arg, docs, parse_integer, word,
 };
 use crate::store::{Origin, StringRef};
 
@@ -76,6 +76,7 @@ pub(super) static BITPOS: Command = Command {
 
 pub(super) static BITOP: Command = Command {
     name: "bitop",
+    looks_up: LooksUp::BehindFirst,
     arity: -4,
     keys: Keys::MadeOf(Access::Overwrite, Access::Read),
     docs: Docs {

@@ -128,7 +128,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 48] = [
+pub(super) static ROWS: [Command; 51] = [
     connection(
         "ping",
         -1,
@@ -376,6 +376,23 @@ pub(super) static ROWS: [Command; 48] = [
         docs("Returns settings of the server and of midi.")
             .costs("O(N), N being the number of settings")
             .takes(&[arg("parameter", ArgKind::String).multiple()]),
+    ),
+    server(
+        "config|resetstat",
+        2,
+        ADMIN,
+        "admin slow dangerous",
+        PortCommand::ConfigResetStat,
+        docs("Begins the counts of INFO on the port again."),
+    ),
+    container("latency", docs("Commands about how long commands take.")),
+    server(
+        "latency|histogram",
+        -2,
+        ADMIN,
+        "admin slow dangerous",
+        PortCommand::LatencyHistogram,
+        docs("Returns how many calls took how long.").costs(PER_COMMAND).takes(NAMES),
     ),
     server(
         "debug",

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, OneKey, Reply, Run,
-    arg, docs, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, LooksUp, OneKey, Reply,
+    Run, arg, docs, word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -15,6 +15,7 @@ const GETEX_EXPIRY: &[Arg] =
 
 pub(super) static GETDEL: Command = Command {
     name: "getdel",
+    looks_up: LooksUp::First,
     arity: 2,
     keys: Keys::One(Access::Take),
     docs: docs("Returns the value of a key and deletes the key.").takes(&[KEY]),
@@ -24,6 +25,7 @@ pub(super) static GETDEL: Command = Command {
 
 pub(super) static GETEX: Command = Command {
     name: "getex",
+    looks_up: LooksUp::First,
     arity: -2,
     keys: Keys::One(Access::ReadOverwrite),
     docs: docs("Returns the value of a key and optionally changes its expiry.")

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::put_value;
 use super::{
-    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, OneKey, Reply, Run, docs,
+    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, LooksUp, OneKey, Reply, Run,
+    docs,
 };
 use crate::store::{Edit, Now, Origin, Traits, UnixMs, Value};
 
@@ -35,6 +36,7 @@ pub(super) const ROWS: [Command; 12] = [
     Command {
         arity: -3,
         keys: Keys::One(Access::ReadOverwrite),
+        looks_up: LooksUp::First,
         ..row(
             "mc-gat",
             docs("Returns a value and sets when it expires."),

@@ -73,7 +73,9 @@ pub use pushed::{HostPush, NotPushed, read_pushed};
 pub use quoted::{HostCommand, elsewhere, error_about, not_for_scripts, unknown_command};
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
-pub use row::{Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, OtherDbs, Walk, WalkStep};
+pub use row::{
+    Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, LooksUp, OtherDbs, Walk, WalkStep,
+};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;

@@ -3,8 +3,8 @@
 
 use super::row::Subcommands;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, Run, arg,
-    parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, LooksUp, OneKey, Reply,
+    Run, arg, parse_integer, word,
 };
 use crate::store::{Origin, WrongType};
 
@@ -41,6 +41,7 @@ pub(super) static OBJECT: Command = Command {
 
 pub(super) static MEMORY: Command = Command {
     name: "memory",
+    looks_up: LooksUp::Nothing,
     arity: -2,
     keys: Keys::Second(Access::Look),
     categories: "read slow",

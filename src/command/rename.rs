@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::record::Record;
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
-    LoggedAs, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
+    LoggedAs, LooksUp, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
 };
 use crate::store::{Edit, Entry};
 
@@ -34,6 +34,7 @@ pub(super) static RENAMENX: Command = Command {
 
 pub(super) static COPY: Command = Command {
     name: "copy",
+    looks_up: LooksUp::First,
     arity: -3,
     keys: Keys::Two(Access::Read, Access::Overwrite),
     other_dbs: OtherDbs::Named(copied_to),

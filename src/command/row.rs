@@ -1,6 +1,7 @@
 //! The rows of the command table: everything that the code must know about a command.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
@@ -60,6 +61,8 @@ pub struct Command {
     /// Eviction takes it for a use of its keys. As in Redis, a look at what is known of a key is
     /// none.
     pub uses: bool,
+    /// Which of its look-ups INFO counts as hits and misses.
+    pub looks_up: LooksUp,
     /// With three arguments it sets its key to the last one and replies OK.
     pub sets_value: bool,
 }
@@ -89,6 +92,7 @@ impl Command {
         reads_value: false,
         reads_values: false,
         uses: true,
+        looks_up: LooksUp::IfReadOnly,
         sets_value: false,
     };
 
@@ -132,6 +136,21 @@ impl Command {
         let of_flags = if flags.write { writes } else { reads };
         Command { categories: of_flags[flags.fast as usize], flags, group, ..Command::USUAL }
     }
+}
+
+/// Which of a command's look-ups count as hits and misses: those that Redis does to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LooksUp {
+    /// All, if it only reads.
+    IfReadOnly,
+    /// None.
+    Nothing,
+    /// That of its first key.
+    First,
+    /// That of its first key, with the word GET.
+    FirstWithGet,
+    /// All but that of the first key, which it writes.
+    BehindFirst,
 }
 
 /// How the log has a command.
@@ -413,6 +432,26 @@ impl Command {
     #[inline]
     pub fn first_key(&self) -> usize {
         self.keys.first()
+    }
+
+    /// Whether the look-up of its first key counts as a hit or a miss.
+    #[inline]
+    pub fn looks_up_first(&self, args: &Args<'_>) -> bool {
+        match self.looks_up {
+            LooksUp::IfReadOnly => self.flags.readonly && args.len() > self.first_key(),
+            LooksUp::Nothing | LooksUp::BehindFirst => false,
+            LooksUp::First => true,
+            LooksUp::FirstWithGet => (3..args.len()).any(|at| args.is(at, "get")),
+        }
+    }
+
+    /// Which of its keys, by their order among so many, have look-ups that count.
+    pub fn looked_up(&self, args: &Args<'_>, keys: usize) -> Range<usize> {
+        match self.looks_up {
+            LooksUp::IfReadOnly if self.flags.readonly => 0..keys,
+            LooksUp::BehindFirst => keys.min(1)..keys,
+            _ => 0..usize::from(self.looks_up_first(args)),
+        }
     }
 
     /// The indexes of the arguments that are keys.

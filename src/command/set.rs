@@ -4,8 +4,8 @@
 use super::keys::pair_count;
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey,
-    Reply, Run, arg, docs, tips,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, LooksUp, ManyKeys,
+    OneKey, Reply, Run, arg, docs, tips,
 };
 use crate::store::Value;
 
@@ -53,6 +53,7 @@ pub(super) static PSETEX: Command = set_expiring(
 
 pub(super) static GETSET: Command = Command {
     name: "getset",
+    looks_up: LooksUp::First,
     arity: 3,
     keys: Keys::One(Access::ReadOverwrite),
     docs: docs("Sets the value of a key and returns the old value.").takes(&[KEY, VALUE]),

@@ -3,7 +3,7 @@
 use super::digest::{COMPARISONS, Comparison};
 use super::{
     Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Event, Flags, Keys, Long,
-    LongKeys, ManyKeys, OneKey, Reply, Run, arg, docs, tips, word,
+    LongKeys, LooksUp, ManyKeys, OneKey, Reply, Run, arg, docs, tips, word,
 };
 use crate::limits::MGET_FREE_BYTES;
 use crate::store::{Now, SharedValue, StringRef, UnixMs, Value};
@@ -39,6 +39,7 @@ pub(super) static GET: Command = Command {
 
 pub(super) static SET: Command = Command {
     name: "set",
+    looks_up: LooksUp::FirstWithGet,
     arity: -3,
     keys: Keys::ByOptions(ByOptions {
         most: Access::ReadOverwrite,

@@ -1,5 +1,6 @@
 //! A call of a command, and the outcome of trying to run it.
 
+use super::slot::ThreadSlot;
 use crate::command::{Args, COMMANDS, Command, Error, Limits, OwnedArgs, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::Now;
@@ -44,16 +45,30 @@ impl Call<'_> {
 
     /// Turns the command's result into an outcome; writes its error to the reply.
     #[inline]
-    pub(super) fn outcome_of(&self, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
+    pub(super) fn outcome_of(
+        &self,
+        slot: &ThreadSlot,
+        result: Result<(), Error>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         match result {
             Ok(()) => Outcome::Done,
             Err(Error::ReplyTooLarge) => Outcome::TooLarge,
             Err(Error::LongWork) => Outcome::Long,
             Err(error) => {
+                slot.failed(self.command);
                 self.refuse(error, reply);
                 Outcome::Done
             }
         }
+    }
+
+    /// Answers a call that is not to run with an error, and counts that.
+    #[cold]
+    pub(super) fn reject(&self, slot: &ThreadSlot, error: Error, reply: &mut dyn Reply) -> Outcome {
+        slot.rejected(self.command);
+        self.refuse(error, reply);
+        Outcome::Done
     }
 
     /// Writes an error to the reply, in Redis's words.

@@ -1,11 +1,13 @@
 //! Counters without shared writes: each thread has a slot and writes its own cache lines; a reader
 //! adds them up.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::call::Outcome;
 use super::ledger::ThreadLog;
+use super::times::{Times, TimesSum};
 use crate::command::COMMANDS;
 use crate::limits::TIMED_CALLS;
 
@@ -75,6 +77,10 @@ pub struct ThreadCounts {
     pub slices: Count,
     /// Turns of the thread's loop.
     pub turns: Count,
+    /// Look-ups of commands that read, which found their key.
+    pub hits: Count,
+    /// Those that did not.
+    pub misses: Count,
     pub(super) log: ThreadLog,
 }
 
@@ -83,6 +89,22 @@ struct PerCommand {
     calls: Count,
     timed: Count,
     timed_ns: Count,
+    rejected: Count,
+    failed: Count,
+    /// Those of the timed calls; made for the first of them.
+    times: OnceLock<Box<Times>>,
+}
+
+impl PerCommand {
+    /// Adds the time of this many calls, together.
+    fn took(&self, calls: u64, time: Duration) {
+        let ns = time.as_nanos() as u64;
+        self.timed.add(calls);
+        self.timed_ns.add(ns);
+        if calls > 0 {
+            self.times.get_or_init(Box::default).add(calls, ns / calls);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -99,9 +121,29 @@ pub struct CommandCount {
     pub calls: u64,
     timed: u64,
     timed_ns: u64,
+    /// How often it was refused before it ran.
+    pub rejected: u64,
+    /// How often it ran and replied with an error.
+    pub failed: u64,
 }
 
 impl CommandCount {
+    /// What was counted after `before`.
+    pub fn since(&self, before: &CommandCount) -> CommandCount {
+        CommandCount {
+            calls: self.calls.saturating_sub(before.calls),
+            timed: self.timed.saturating_sub(before.timed),
+            timed_ns: self.timed_ns.saturating_sub(before.timed_ns),
+            rejected: self.rejected.saturating_sub(before.rejected),
+            failed: self.failed.saturating_sub(before.failed),
+        }
+    }
+
+    /// Whether there is anything to report.
+    pub fn is_anything(&self) -> bool {
+        self.calls + self.rejected + self.failed > 0
+    }
+
     /// Mean time of a call in microseconds, from the calls that were timed.
     pub fn usec_per_call(&self) -> f64 {
         if self.timed == 0 {
@@ -133,6 +175,8 @@ impl ThreadCounts {
             ran_queued: Count::default(),
             slices: Count::default(),
             turns: Count::default(),
+            hits: Count::default(),
+            misses: Count::default(),
             log: ThreadLog::default(),
         }
     }
@@ -169,13 +213,13 @@ impl ThreadCounts {
 
     /// The time, if a call of this command that begins now is to be timed.
     #[inline(always)]
-    pub(super) fn begin(&self, command: usize) -> Option<Instant> {
+    pub fn begin(&self, command: usize) -> Option<Instant> {
         self.commands[command].calls.get().is_multiple_of(TIMED_CALLS).then(Instant::now)
     }
 
     /// Counts a call that began at that time, if it is timed.
     #[inline(always)]
-    pub(super) fn end(&self, command: usize, start: Option<Instant>) {
+    pub fn end(&self, command: usize, start: Option<Instant>) {
         self.called(command);
         if let Some(start) = start {
             self.timed(command, start.elapsed());
@@ -197,8 +241,7 @@ impl ThreadCounts {
         let done = run() as u64;
         count.calls.add(done);
         if let Some(start) = start {
-            count.timed.add(done);
-            count.timed_ns.add(start.elapsed().as_nanos() as u64);
+            count.took(done, start.elapsed());
         }
         done as usize
     }
@@ -214,15 +257,31 @@ impl ThreadCounts {
     }
 
     /// Adds the time of a call that was counted before.
-    pub(super) fn timed(&self, command: usize, time: Duration) {
-        let count = &self.commands[command];
-        count.timed.add(1);
-        count.timed_ns.add(time.as_nanos() as u64);
+    pub fn timed(&self, command: usize, time: Duration) {
+        self.commands[command].took(1, time);
+    }
+
+    /// Counts a call of a command that was refused before it ran.
+    #[cold]
+    pub fn rejected(&self, command: usize) {
+        self.commands[command].rejected.add(1);
+    }
+
+    /// Notes that a call, which is counted as well, replied with an error.
+    #[cold]
+    pub fn failed(&self, command: usize) {
+        self.commands[command].failed.add(1);
+    }
+
+    /// Counts a look-up of a command that reads.
+    #[inline(always)]
+    pub(in crate::engine) fn looked_up(&self, is_there: bool) {
+        if is_there { self.hits.add(1) } else { self.misses.add(1) }
     }
 
     /// Counts a call that is timed elsewhere.
     #[inline(always)]
-    pub(super) fn called(&self, command: usize) {
+    pub fn called(&self, command: usize) {
         self.commands[command].calls.add(1);
     }
 
@@ -256,6 +315,14 @@ impl ThreadCounts {
         sum.calls += count.calls.get();
         sum.timed += count.timed.get();
         sum.timed_ns += count.timed_ns.get();
+        sum.rejected += count.rejected.get();
+        sum.failed += count.failed.get();
+    }
+
+    pub(super) fn add_times(&self, command: usize, sum: &mut TimesSum) {
+        if let Some(times) = self.commands[command].times.get() {
+            times.add_to(sum);
+        }
     }
 
     /// Counts commands that ran at once.

@@ -27,6 +27,7 @@ mod call;
 mod context;
 mod counters;
 mod dispatch;
+mod error_counts;
 mod jobs;
 mod ledger;
 mod pubsub;
@@ -37,6 +38,7 @@ mod shards;
 mod slot;
 #[cfg(test)]
 mod testing;
+mod times;
 mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
@@ -47,13 +49,15 @@ pub use context::{
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, Together, WaitsFor, Watching};
+pub use error_counts::ErrorCounts;
 pub use jobs::{
     Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task, Work, free_later,
     long_work, remove_lost_keys, remove_lost_keys_now, without_reply,
 };
 pub use ledger::{
-    Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Limit, Log, LogCounts, Logged, Mode,
-    Notification, Notifications, Policy, SlotCounts, StagedKey, StagedShard, Staging,
+    Admission, Books, ChangedBy, Counted, CountedCommand, Gate, Gates, Intent, Ledger, Limit, Log,
+    LogCounts, Logged, Mode, Notification, Notifications, Policy, SlotCounts, StagedKey,
+    StagedShard, Staging,
 };
 pub use pubsub::{
     ChannelName, HeardMessage, PubSub, Receivers, SubscriptionChange, SubscriptionWait,

@@ -141,11 +141,13 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>], by_script: bool
         author: Author::Running,
     };
     if let Err(error) = row.check_arity(&call.args) {
+        engine.main_slot(ctx.locked()).rejected(number);
         return call.refuse(error, &mut HostReply::new(ctx));
     }
     let checked =
         if by_script { scripts::check(ctx, &call) } else { USERS.check(ctx, &call, inside) };
     if let Err(text) = checked {
+        engine.main_slot(ctx.locked()).rejected(number);
         return HostReply::new(ctx).error(&text);
     }
     if row.flags.write {

@@ -245,6 +245,9 @@ fn on_cron(ctx: Ctx<'_>) {
     watch::on_cron(ctx.locked());
     confirmed::may_change();
     lost::on_cron(ctx);
+    if let Some(ports) = instance().engine.context().outside.ports() {
+        ports.sample();
+    }
     instance().engine.ledger.log.clear_spares();
     instance().engine.allow_more_refusals(ctx.locked());
 }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use redis_module::raw;
 
 use super::api::{Ctx, RawCtx, api, reply_text};
+use super::instance::instance;
 use crate::command::Reply;
 
 /// `+OK` as the reply of a call, which the host passes on as it is: 165 instructions, against 730
@@ -129,6 +130,7 @@ impl Reply for HostReply<'_> {
     }
 
     fn error(&mut self, text: &[u8]) {
+        instance().engine.ledger.books.count_error(text);
         let mut text = text.to_vec();
         text.push(0);
         // SAFETY: see above; what follows an inner NUL is not read.

@@ -47,6 +47,8 @@ pub struct Flow {
     seen: u64,
     /// The last that it wrote.
     pub last_write: LastWrite,
+    /// The port's own command that waits for its reply, which is counted then.
+    pub own_command: Option<usize>,
     /// The most bytes that the reply buffer may hold.
     pub most_output: usize,
 }
@@ -61,6 +63,7 @@ impl Flow {
             queued_since: None,
             seen: 0,
             last_write: LastWrite { position: 0, offset: Some(1) },
+            own_command: None,
             most_output: usize::MAX,
         }
     }

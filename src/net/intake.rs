@@ -243,6 +243,7 @@ impl<D: Driver> Service<D> {
     fn note_received(&self, connection: &Connection, received: Result<usize, Ended>) -> bool {
         if let Ok(bytes @ 1..) = received {
             count(&self.worker.counts().received, bytes as u64);
+            count(&self.worker.counts().reads, 1);
             let client = &connection.session.flow.client;
             client.last_seen.store(self.turn.recently, Ordering::Relaxed);
         }

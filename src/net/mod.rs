@@ -20,6 +20,7 @@ mod accept;
 mod client;
 mod connection;
 mod deliveries;
+mod figures;
 mod flow;
 mod held;
 mod intake;

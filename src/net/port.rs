@@ -165,6 +165,7 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Sends the replies of this turn.
     fn send_all(&mut self) {
+        self.service.count_errors();
         for number in 0..self.service.outbox.keys.len() {
             let key = self.service.outbox.keys[number];
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -264,6 +265,15 @@ impl<D: Driver> WorkerPort<D> {
             (self.shared().on_panic)();
             return self.close(key);
         }
+        if session.flow.state != State::Waiting
+            && let Some(command) = session.flow.own_command.take()
+        {
+            let slot = self.service.worker.slot();
+            slot.called(command);
+            if said.own.first() == Some(&b'-') {
+                slot.failed(command);
+            }
+        }
         if session.flow.state == State::Closing {
             connection.forget_input();
         }
@@ -272,12 +282,12 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     /// Says what another thread has for a connection, after what it has said before.
-    fn say_more(&mut self, key: Key, seen: u64, said: Output) {
+    fn say_more(&mut self, key: Key, seen: u64, mut said: Output) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.session.flow.queued_since = None;
         connection.session.flow.wait_for(seen);
+        self.service.outbox.said.count_also(&mut said);
         if !connection.session.is_muted() {
-            self.service.outbox.said.count_also(said.counts);
             connection.channel.outgoing.say_more(said, &self.service.outbox);
         }
         self.serve(key);

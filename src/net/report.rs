@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::shared::{PortCounts, PortMessage, Shared};
 use super::transport::tls_server;
@@ -21,10 +22,10 @@ pub struct Open {
 pub struct Closed(pub Option<&'static str>);
 
 /// A counter and its name.
-type Counted = (&'static str, fn(&PortCounts) -> u64);
+type NamedCount = (&'static str, fn(&PortCounts) -> u64);
 
 /// The counters in INFO.
-const COUNTED: [Counted; 18] = [
+const COUNTED: [NamedCount; 18] = [
     ("connections", |counts| counts.connected.load(Ordering::Relaxed) as u64),
     ("accepted", |counts| of(&counts.accepted)),
     ("refused", |counts| of(&counts.refused)),
@@ -72,6 +73,12 @@ impl Ports for Open {
         }
     }
 
+    fn sample(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.figures.lock().sample(&shared, Instant::now());
+        }
+    }
+
     fn listeners(&self) -> &[i32] {
         &self.listeners
     }
@@ -101,6 +108,8 @@ impl Ports for Closed {
             }
         }
     }
+
+    fn sample(&self) {}
 
     fn listeners(&self) -> &[i32] {
         &[]

@@ -196,12 +196,24 @@ impl<D: Driver> Service<D> {
     pub fn send(&mut self, connection: &mut Connection) -> TurnOutcome {
         match connection.channel.send(&mut self.io, &self.outbox) {
             Sent::Broken => return TurnOutcome::Ends,
-            Sent::Bytes(bytes) => count(&self.worker.counts().sent, bytes as u64),
+            Sent::Bytes(bytes) => {
+                count(&self.worker.counts().sent, bytes as u64);
+                count(&self.worker.counts().writes, 1);
+            }
         }
         if connection.is_finished() || self.is_over_output_limit(connection) {
             TurnOutcome::Ends
         } else {
             TurnOutcome::Stays
+        }
+    }
+
+    /// Publishes the errors of this turn, before anybody can read them.
+    #[inline]
+    pub fn count_errors(&mut self) {
+        if self.outbox.said.errors.total > 0 {
+            let errors = std::mem::take(&mut self.outbox.said.errors);
+            self.worker.engine().ledger.books.count_errors(errors);
         }
     }
 

@@ -9,6 +9,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::client::Client;
+use super::figures::Figures;
 use super::memcached::DelayedFlushes;
 use super::resp::Session;
 use super::transport::{Accepted, Announced, Key, Output, TlsServer};
@@ -32,6 +33,8 @@ pub struct Shared {
     pub announced: Announced,
     /// The beginning of new TLS connections.
     pub tls: Mutex<Option<TlsServer>>,
+    /// What INFO reports of the ports.
+    pub figures: Mutex<Figures>,
     /// The host's commands; set after a client has sent a command that the ports do not have.
     pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
     /// The databases that memcached's clients want emptied later.
@@ -60,6 +63,10 @@ pub struct PortCounts {
     pub received: AtomicU64,
     /// Bytes sent.
     pub sent: AtomicU64,
+    /// Calls of the system that received something.
+    pub reads: AtomicU64,
+    /// Calls of the system that sent something.
+    pub writes: AtomicU64,
     /// Large arguments received.
     pub large_received: AtomicU64,
     /// Bytes of them that were copied after they had been received.
@@ -74,6 +81,8 @@ pub struct PortCounts {
     pub failed_logins: AtomicU64,
     /// Uses of commands and keys that users' rules did not allow.
     pub denied: AtomicU64,
+    /// Those of keys.
+    pub denied_keys: AtomicU64,
     /// Connections whose replies wait for the log, now.
     pub held: AtomicUsize,
     /// Bytes of those replies.
@@ -148,6 +157,7 @@ impl Shared {
             listeners,
             announced: Announced::default(),
             tls: Mutex::default(),
+            figures: Mutex::default(),
             host_commands: OnceLock::new(),
             flushes: DelayedFlushes::default(),
         }

@@ -41,9 +41,12 @@ impl PortWorker {
         count(&self.counts().closed_for_limits, 1);
     }
 
-    /// Counts a refusal and has the host note it.
-    pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
+    /// Counts a refusal, of a key or a command, and has the host note it.
+    pub fn note_refusal(&self, is_of_key: bool, refusal: impl FnOnce() -> Refusal) {
         count(&self.counts().denied, 1);
+        if is_of_key {
+            count(&self.counts().denied_keys, 1);
+        }
         self.engine().note_refusal(refusal);
     }
 }

@@ -257,7 +257,7 @@ fn every_row_runs_through_the_port() {
 }
 
 /// The port's own commands, each with a call that succeeds.
-const PORT_ROWS: [(&str, &str); 44] = [
+const PORT_ROWS: [(&str, &str); 46] = [
     ("ping", ""),
     ("echo", "a"),
     ("select", "1"),
@@ -286,6 +286,8 @@ const PORT_ROWS: [(&str, &str); 44] = [
     ("command|help", ""),
     ("info", "server"),
     ("config|get", "port"),
+    ("config|resetstat", ""),
+    ("latency|histogram", "get"),
     ("debug", "POPULATE 10"),
     ("acl|whoami", ""),
     ("module|list", ""),

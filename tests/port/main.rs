@@ -9,6 +9,7 @@ mod databases;
 mod deaths;
 mod described;
 mod faults;
+mod figures;
 mod floods;
 mod gates;
 mod hardened;

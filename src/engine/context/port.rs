@@ -39,6 +39,10 @@ pub trait Ports: Send + Sync {
     /// Calls `field` with each name and value of INFO, in order.
     fn tell(&self, field: &mut dyn FnMut(&str, &str));
 
+    /// Notes how much they have done, for the rates in INFO. The main thread does this from time to
+    /// time.
+    fn sample(&self);
+
     /// The descriptors that they listen on. A forked child must close them: it may live longer than
     /// this process, and would keep the address in use.
     fn listeners(&self) -> &[i32];

@@ -43,7 +43,7 @@ pub(super) fn attempt(
             | OnAllKeys::FlushDb
             | OnAllKeys::FlushAll => Ok(Outcome::Long),
         };
-        result.unwrap_or_else(|error| call.outcome_of(Err(error), reply))
+        result.unwrap_or_else(|error| call.outcome_of(slot, Err(error), reply))
     })
 }
 

@@ -57,7 +57,7 @@ impl Engine {
             return outcome;
         }
         if let Some(error) = self.ledger.refusal_in_database(call) {
-            return call.outcome_of(Err(error), reply);
+            return call.reject(slot, error, reply);
         }
         let (keys, most) = (call.row().key_arguments(&call.args), call.limits.max_atomic_keys);
         match call.row().action {
@@ -66,7 +66,7 @@ impl Engine {
             }
             Action::EachKey(_) if keys.len() > KEYS_AT_ONCE => return Outcome::Long,
             Action::ManyKeys(_) if keys.len() > most => {
-                return call.outcome_of(Err(Error::TooManyKeys(most)), reply);
+                return call.reject(slot, Error::TooManyKeys(most), reply);
             }
             _ => {}
         }
@@ -117,7 +117,7 @@ impl Engine {
         let notes_use = self.ledger.eviction.is_on() && call.is_use();
         let start = slot.begin(call.command);
         if row.reads_value {
-            if !say_value(held.table(call.db), call, hash, notes_use, reply) {
+            if !say_value(slot, held.table(call.db), call, hash, notes_use, reply) {
                 return false;
             }
         } else {
@@ -146,7 +146,7 @@ impl Engine {
     ) -> Outcome {
         match make_room(&self.ledger, slot, call, shard, held) {
             Ok(()) => self.run_one(slot, call, hash, shard, held, reply),
-            Err(error) => call.outcome_of(Err(error), reply),
+            Err(error) => call.reject(slot, error, reply),
         }
     }
 
@@ -175,8 +175,10 @@ impl Engine {
             let key =
                 Edit::new(table, &self.shards().hasher, hash, call.first_key(), now, &mut done);
             let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
+            let row = call.row();
+            let looked = row.looks_up_first(&call.args).then(|| cx.key.is_there());
             slot.counted(call.command, || {
-                let result = match call.row().action {
+                let result = match row.action {
                     Action::OneKey(run) => run.run(&mut cx, reply),
                     Action::EachKey(each) => {
                         reply.integer(i64::from(each.run(&mut cx)));
@@ -187,7 +189,12 @@ impl Engine {
                 if self.ledger.eviction.is_on() && call.is_use() {
                     cx.key.note_use();
                 }
-                call.outcome_of(result, reply)
+                if result.is_ok()
+                    && let Some(is_there) = looked
+                {
+                    slot.looked_up(is_there);
+                }
+                call.outcome_of(slot, result, reply)
             })
         };
         if done.is_anything() {
@@ -248,13 +255,14 @@ impl Engine {
         each: OnEachKey,
     ) -> Result<i64, Outcome> {
         self.with_many(slot, call, keys.iter().copied(), taking, |keys, events| {
-            self.count_keys(call, each, keys, events)
+            self.count_keys(slot, call, each, keys, events)
         })
     }
 
     /// Runs `each` on every key; returns for how many it gave true.
     fn count_keys(
         &self,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         each: OnEachKey,
         keys: &mut KeysInHand<'_, '_>,
@@ -263,12 +271,16 @@ impl Engine {
         let mut count = 0;
         for number in 0..keys.len() {
             events.begin(number);
-            count += i64::from(each.run(&mut OneKey {
+            let is_there = each.run(&mut OneKey {
                 key: keys.edit(number, call.db),
                 args: call.args,
                 limits: &call.limits,
                 events,
-            }));
+            });
+            count += i64::from(is_there);
+            if call.row().flags.readonly {
+                slot.looked_up(is_there);
+            }
         }
         count
     }
@@ -285,19 +297,38 @@ impl Engine {
         match call.row().action {
             Action::EachKey(each) => {
                 slot.called(call.command);
-                reply.integer(self.count_keys(call, each, keys, events));
+                reply.integer(self.count_keys(slot, call, each, keys, events));
                 Outcome::Done
             }
             Action::ManyKeys(run) => {
+                let looked: SmallVec<[bool; KEYS_INLINE]> = match call.row().reads_values {
+                    true => SmallVec::new(),
+                    false => {
+                        let range = call.row().looked_up(&call.args, keys.len());
+                        range.map(|key| keys.read(key).is_some()).collect()
+                    }
+                };
                 let in_one_go;
                 let mut cx = self.many_keys(call, keys, events);
                 if self.jobs.have_room(self.settings()).is_err() {
                     in_one_go = call.limits.in_one_go();
                     cx.limits = &in_one_go;
                 }
-                slot.counted(call.command, || call.outcome_of(run.run(&mut cx, reply), reply))
+                let outcome = slot.counted(call.command, || {
+                    let result = run.run(&mut cx, reply);
+                    if result.is_ok() {
+                        looked.iter().for_each(|&is_there| slot.looked_up(is_there));
+                    }
+                    call.outcome_of(slot, result, reply)
+                });
+                if call.row().reads_values && outcome == Outcome::Done {
+                    let (hits, misses) = keys.taken_reads();
+                    slot.hits.add(hits);
+                    slot.misses.add(misses);
+                }
+                outcome
             }
-            _ => call.outcome_of(Err(Error::Internal), reply),
+            _ => call.reject(slot, Error::Internal, reply),
         }
     }
 
@@ -410,6 +441,7 @@ impl Engine {
 /// long for this thread's replies.
 #[inline(always)]
 fn say_value<R: Reply + ?Sized>(
+    slot: &ThreadSlot,
     table: Option<&Table>,
     call: &Call<'_>,
     hash: KeyHash,
@@ -417,6 +449,7 @@ fn say_value<R: Reply + ?Sized>(
     reply: &mut R,
 ) -> bool {
     let Some(entry) = looked(table, hash, call.args.get(1)) else {
+        slot.misses.add(1);
         reply.null();
         return true;
     };
@@ -429,6 +462,7 @@ fn say_value<R: Reply + ?Sized>(
         if notes_use {
             value.note_use();
         }
+        slot.hits.add(1);
         reply.value(&value);
     }
     is_short

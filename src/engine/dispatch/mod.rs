@@ -132,7 +132,10 @@ impl Engine {
         match self.gate(slot, call.row().flags) {
             Gate::Go => {}
             Gate::Wait => return client.hold_up(),
-            Gate::Refuse(error) => return call.refuse(error, &mut client.reply()),
+            Gate::Refuse(error) => {
+                call.reject(slot, error, &mut client.reply());
+                return;
+            }
         }
         if let Action::Door(which) = call.row().action {
             return client.run_by_host(call, which);
@@ -208,7 +211,8 @@ impl Engine {
             WaitsFor::Main => usize::MAX,
         };
         if let Err(error) = self.ledger.books.book_queued(slot, max) {
-            return call.refuse(error, &mut client.reply());
+            call.reject(slot, error, &mut client.reply());
+            return;
         }
         let Some(origin) = client.wait(whom) else {
             self.ledger.books.completed();
@@ -225,13 +229,17 @@ impl Engine {
     pub fn run_waiting(&self, locked: Locked<'_>, call: &Call<'_>, reply: &mut dyn Reply) {
         let slot = self.main_slot(locked);
         if let Some(error) = self.ledger.refusal_in_unit(locked, call) {
-            return call.refuse(error, reply);
+            call.reject(slot, error, reply);
+            return;
         }
         if self.attempt_outlined(slot, call, Taking::Wait(locked), reply) == Outcome::Long {
             let started = Instant::now();
             match long_work(self, call, Some(locked)) {
                 Ok(work) => work.run_to_end(self, locked, reply),
-                Err(error) => call.refuse(error, reply),
+                Err(error) => {
+                    slot.failed(call.command);
+                    call.refuse(error, reply);
+                }
             }
             slot.ran_long(call.command, started);
         }
@@ -280,7 +288,7 @@ impl Engine {
                 match room.and_then(|()| long_work(self, call, slot.locked())) {
                     Ok(work) => Next::Job(work),
                     Err(error) => {
-                        call.refuse(error, reply);
+                        call.reject(slot, error, reply);
                         Next::Answered
                     }
                 }
@@ -307,7 +315,7 @@ impl Engine {
             panic.guard(call, &mut transcript, |transcript| {
                 match self.ledger.gate(Intent::Late(call)) {
                     Gate::Refuse(error) => {
-                        call.refuse(error, transcript);
+                        call.reject(slot, error, transcript);
                         Next::Answered
                     }
                     Gate::Go | Gate::Wait => {

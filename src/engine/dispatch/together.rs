@@ -178,13 +178,16 @@ impl Engine {
         let now = calls.now();
         let notes_use = self.ledger.eviction.is_on();
         slot.counted_together(command, places.len(), || {
-            let mut done = 0;
+            let (mut done, mut misses) = (0, 0);
             for (candidate, placed) in candidates.iter_mut().zip(places) {
                 if calls.command(done) != command {
                     break;
                 }
                 match looked(candidate, placed, table) {
-                    None => reply.null(),
+                    None => {
+                        misses += 1;
+                        reply.null();
+                    }
                     Some(entry) if entry.is_expired(&now) => break,
                     Some(entry) => match entry.string() {
                         Ok(value) => {
@@ -200,6 +203,10 @@ impl Engine {
                 if is_enough(reply) {
                     break;
                 }
+            }
+            slot.hits.add((done - misses) as u64);
+            if misses > 0 {
+                slot.misses.add(misses as u64);
             }
             done
         })
@@ -257,6 +264,9 @@ fn say_values(
         }
         values.push(value);
     }
+    let hits = values.iter().flatten().count();
+    slot.hits.add(hits as u64);
+    slot.misses.add((values.len() - hits) as u64);
     Some(slot.counted(call.command, || {
         reply.array(values.len());
         for value in &values {

@@ -209,7 +209,8 @@ impl Holding<'_> {
         let ledger = &engine.ledger;
         let refusal = || ledger.refusal_of_more(slot, call);
         if let Some(error) = ledger.refusal_in_database(call).or_else(refusal) {
-            return call.refuse(error, reply);
+            call.reject(slot, error, reply);
+            return;
         }
         let outcome = if call.row().is_on_one_shard(call.args.len()) {
             let hash = engine.shards().hasher.hash(call.first_key());

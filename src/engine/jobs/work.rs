@@ -356,6 +356,9 @@ impl RunningPart {
         engine.jobs.remove(&self.common.job);
         if let Some(command) = self.common.job.command {
             slot.called(command);
+            if self.common.job.error().is_some() {
+                slot.failed(command);
+            }
             slot.timed(command, self.common.job.started.elapsed());
         }
         if let PartStage::Reply(reply) = std::mem::replace(&mut self.stage, PartStage::Ended) {

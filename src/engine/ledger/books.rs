@@ -3,11 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
 
-use crate::command::Error;
+use super::counted::{Counted, CountedCommand};
+use crate::command::{COMMANDS, Error};
 use crate::engine::context::Config;
 use crate::engine::counters::{Census, CommandCount, ThreadCounts};
+use crate::engine::error_counts::ErrorCounts;
 use crate::engine::slot::ThreadSlot;
+use crate::engine::times::TimesSum;
 use crate::sync::Locked;
 
 /// The counters of the keyspace.
@@ -15,6 +19,10 @@ pub struct Books {
     main_slot: CachePadded<ThreadCounts>,
     worker_slots: Box<[CachePadded<ThreadCounts>]>,
     queued_now: AtomicUsize,
+    /// Error replies.
+    errors: Mutex<ErrorCounts>,
+    /// What had been counted when the figures of INFO were last reset.
+    before: Mutex<Counted>,
 }
 
 impl Books {
@@ -24,6 +32,8 @@ impl Books {
             main_slot: slot(0),
             worker_slots: (1..=config.workers).map(slot).collect(),
             queued_now: AtomicUsize::new(0),
+            errors: Mutex::default(),
+            before: Mutex::default(),
         }
     }
 
@@ -98,6 +108,54 @@ impl Books {
             slot.add_command(command, &mut sum);
         }
         sum
+    }
+
+    /// Counts error replies.
+    pub fn count_errors(&self, errors: ErrorCounts) {
+        self.errors.lock().absorb(errors);
+    }
+
+    /// Counts an error reply with this text.
+    #[cold]
+    pub fn count_error(&self, text: &[u8]) {
+        self.errors.lock().add(text);
+    }
+
+    /// Error replies since the last reset.
+    pub fn errors(&self) -> ErrorCounts {
+        self.errors.lock().clone()
+    }
+
+    /// What was counted since the last reset.
+    pub fn counted(&self) -> Counted {
+        self.all_counted().since(&self.before.lock())
+    }
+
+    /// Begins the figures of INFO again: CONFIG RESETSTAT. The counters go on, because each is
+    /// written by its thread alone.
+    pub fn reset(&self) {
+        *self.before.lock() = self.all_counted();
+        *self.errors.lock() = ErrorCounts::default();
+    }
+
+    fn all_counted(&self) -> Counted {
+        let sum = |number: fn(&ThreadCounts) -> u64| self.slots().map(number).sum();
+        let commands = (0..COMMANDS.len()).map(|command| {
+            let count = self.command_count(command);
+            let times = (count.calls > 0).then(|| {
+                let mut times = Box::<TimesSum>::default();
+                self.slots().for_each(|slot| slot.add_times(command, &mut times));
+                times
+            });
+            CountedCommand { count, times }
+        });
+        Counted {
+            commands: commands.collect(),
+            hits: sum(|slot| slot.hits.get()),
+            misses: sum(|slot| slot.misses.get()),
+            evicted: self.evicted(),
+            expired: self.totals().expired as u64,
+        }
     }
 
     /// Commands that wait for a shard or are on their way back to their origin.

@@ -1,5 +1,7 @@
 //! Several keys whose shards are held together.
 
+use std::cell::Cell;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::Ledger;
@@ -28,6 +30,8 @@ pub(in crate::engine) struct KeysInHand<'a, 'b> {
     done: SmallVec<[Done; KEYS_INLINE]>,
     /// What was done to keys in other databases: index, database, edit.
     elsewhere: SmallVec<[(usize, u32, Done); 1]>,
+    /// Reads that found a key, and those that did not.
+    reads: Cell<(u64, u64)>,
 }
 
 impl<'a, 'b> KeysInHand<'a, 'b> {
@@ -50,7 +54,22 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         // These are long: they are made in their place.
         let keeping = ledger.keeping();
         let done = names.iter().map(|_| Done::keeping(keeping)).collect();
-        KeysInHand { ledger, now, db, names, held, places, done, elsewhere: smallvec![] }
+        KeysInHand {
+            ledger,
+            now,
+            db,
+            names,
+            held,
+            places,
+            done,
+            elsewhere: smallvec![],
+            reads: Cell::default(),
+        }
+    }
+
+    /// How many of the reads so far found a key, and how many did not.
+    pub(in crate::engine) fn taken_reads(&self) -> (u64, u64) {
+        self.reads.take()
     }
 
     /// How many there are.
@@ -131,7 +150,12 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
 impl HeldKeys for KeysInHand<'_, '_> {
     fn read(&self, key: usize) -> Option<EntryRef<'_>> {
         let (hash, name) = self.names[key];
-        read(self.store(key).table(self.db)?, hash, name, self.now, &self.done[key])
+        let table = self.store(key).table(self.db);
+        let entry = table.and_then(|table| read(table, hash, name, self.now, &self.done[key]));
+        let (hits, misses) = self.reads.get();
+        let is_hit = entry.is_some();
+        self.reads.set((hits + u64::from(is_hit), misses + u64::from(!is_hit)));
+        entry
     }
 
     fn edit(&mut self, key: usize, db: u32) -> Edit<'_> {

@@ -12,6 +12,7 @@
 
 mod admission;
 mod books;
+mod counted;
 mod databases;
 mod edit;
 mod eviction;
@@ -29,6 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use admission::{Admission, Gate, Intent};
 pub use books::Books;
+pub use counted::{Counted, CountedCommand};
 pub use databases::ChangedBy;
 pub(in crate::engine) use edit::Account;
 pub(in crate::engine) use eviction::Scope;

@@ -141,6 +141,11 @@ fn no_command(name: &str) -> Vec<u8> {
 }
 
 impl Denied {
+    /// Whether it is about a key.
+    pub fn is_of_key(self) -> bool {
+        matches!(self, Denied::Key(_))
+    }
+
     /// Redis's error text, for a command of this name.
     pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
         match self {

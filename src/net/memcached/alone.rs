@@ -60,6 +60,7 @@ fn run_call(
     caller.said = caller.output.end();
     let has_failed = match refusal(caller, &call, rights) {
         Some(text) => {
+            caller.slot().rejected(call.command);
             MemcachedReply::of_one(caller.output, key, answered).error(&text);
             true
         }
@@ -82,7 +83,7 @@ fn refusal(caller: &PortCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Ve
     let (name, key) = (COMMANDS[rights].name, [call.args.get(0), call.args.get(1)]);
     let args = Args::new(&key[..call.args.len().min(2)]);
     let denied = user.check(rights, &args, call.db).err()?;
-    caller.worker.note_refusal(|| Refusal::new(user, denied, name, &args));
+    caller.worker.note_refusal(denied.is_of_key(), || Refusal::new(user, denied, name, &args));
     Some(denied.text(name, &args))
 }
 

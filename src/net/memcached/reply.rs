@@ -186,6 +186,7 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
 
     fn error(&mut self, text: &[u8]) {
         self.strings = 1;
+        self.out.errors.add(text);
         self.line(&[b"SERVER_ERROR ", text]);
     }
 

@@ -46,7 +46,7 @@ pub fn run_command(caller: &mut PortCaller<'_>, args: &Args<'_>) {
         Action::Port(which) => match judge_own(caller, named, which, args) {
             Judged::Go => run_own(caller, named, args),
             Judged::Wait => caller.session.flow.state = State::Deferred,
-            Judged::Refuse(text) => refuse_own(caller, which, &text),
+            Judged::Refuse(text) => refuse_own(caller, named, which, &text),
         },
         _ => {
             let call = call(caller, named, args);
@@ -75,6 +75,7 @@ fn call<'a>(caller: &PortCaller<'_>, named: Named, args: &Args<'a>) -> Call<'a> 
 /// Runs a command in the table, if the user may call it.
 fn run_table_command(caller: &mut PortCaller<'_>, mut call: Call<'_>) {
     if let Err(error) = call.row().check_form(&call.args) {
+        caller.slot().rejected(call.command);
         return call.refuse(error, &mut caller.reply());
     }
     match check_rights(caller, &call) {
@@ -83,7 +84,10 @@ fn run_table_command(caller: &mut PortCaller<'_>, mut call: Call<'_>) {
             caller.reply().error(&text);
         }
         Ok(()) => caller.engine().run(caller.slot(), &mut call, caller),
-        Err(text) => caller.reply().error(&text),
+        Err(text) => {
+            caller.slot().rejected(call.command);
+            caller.reply().error(&text);
+        }
     }
 }
 
@@ -108,7 +112,9 @@ fn note_denied(caller: &PortCaller<'_>, user: &User, denied: Denied, call: &Call
             format!("{PREFIX}{}", call.row().name)
         }
     };
-    caller.worker.note_refusal(|| Refusal::new(user, denied, &name(), &call.args));
+    caller
+        .worker
+        .note_refusal(denied.is_of_key(), || Refusal::new(user, denied, &name(), &call.args));
     denied.text(&name(), &call.args)
 }
 
@@ -123,7 +129,9 @@ fn judge_own(caller: &PortCaller<'_>, named: Named, which: PortCommand, args: &A
             return Judged::Refuse(NO_AUTH.to_vec());
         };
         if let Err(denied) = user.check(named.number, args, caller.session.next_db()) {
-            caller.worker.note_refusal(|| Refusal::new(user, denied, row.name, args));
+            caller
+                .worker
+                .note_refusal(denied.is_of_key(), || Refusal::new(user, denied, row.name, args));
             return Judged::Refuse(denied.text(row.name, args));
         }
     }
@@ -180,8 +188,9 @@ fn run_in_multi(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
     };
     match (judged, row.action) {
         (Judged::Wait, _) => caller.session.flow.state = State::Deferred,
-        (Judged::Refuse(text), Action::Port(which)) => refuse_own(caller, which, &text),
+        (Judged::Refuse(text), Action::Port(which)) => refuse_own(caller, named, which, &text),
         (Judged::Refuse(text), _) => {
+            caller.slot().rejected(named.number);
             caller.session.spoil();
             caller.reply().error(&text);
         }
@@ -223,7 +232,8 @@ fn check_memory(caller: &PortCaller<'_>) -> Result<(), Error> {
 }
 
 /// Answers that one of the port's own commands is refused, inside MULTI or not.
-fn refuse_own(caller: &mut PortCaller<'_>, which: PortCommand, text: &[u8]) {
+fn refuse_own(caller: &mut PortCaller<'_>, named: Named, which: PortCommand, text: &[u8]) {
+    caller.slot().rejected(named.number);
     if which == PortCommand::Exec {
         caller.session.leave_transaction();
         return caller.reply().error(&aborted(text));

@@ -35,6 +35,7 @@ pub fn say_exec_replies(caller: &mut PortCaller<'_>) {
                 let named = exec_replies.transaction.commands[at].named;
                 match named.row().action {
                     Action::Port(which @ (PortCommand::Wait | PortCommand::WaitAof)) => {
+                        caller.slot().called(named.number);
                         wait(caller, which, &args, false)
                     }
                     _ => run_own(caller, named, &args),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::caller::PortCaller;
 use crate::engine::{Engine, Host, Locked, MainTask};
@@ -14,7 +15,8 @@ pub fn ask_main(
     caller: &mut PortCaller<'_>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) {
-    ask_main_later(caller, answering(question));
+    let command = caller.session.flow.own_command;
+    ask_main_later(caller, answering(command, question));
 }
 
 /// As [`ask_main`], of a task that writes to keys.
@@ -22,7 +24,8 @@ pub fn have_main_write(
     caller: &mut PortCaller<'_>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) {
-    let task = task_for(caller, answering(question));
+    let command = caller.session.flow.own_command;
+    let task = task_for(caller, answering(command, question));
     caller.engine().context().send_writing_task(task);
 }
 
@@ -56,14 +59,20 @@ pub fn wait_for_task(caller: &mut PortCaller<'_>) -> WaitingConnection {
     WaitingConnection::new(&caller.worker.shared, client.worker, client.key)
 }
 
-/// A task that ends the connection's waiting with the answer to a question.
+/// A task that ends the connection's waiting with the answer to a question, which is a part of this
+/// command.
 fn answering(
+    command: Option<usize>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) -> impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static {
     move |locked, engine, host, waiting| {
         // What other tasks have seen does not concern this one.
         engine.main_slot(locked).take_seen();
+        let began = Instant::now();
         let answer = question(locked, engine, host);
+        if let Some(command) = command {
+            engine.main_slot(locked).timed(command, began.elapsed());
+        }
         let seen = engine.main_slot(locked).take_seen();
         waiting.ends(|key| PortMessage::Answer(key, seen, answer));
     }

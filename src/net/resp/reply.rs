@@ -202,6 +202,7 @@ impl Reply for RespReply<'_> {
         if self.out.len() > self.most {
             return;
         }
+        self.out.errors.add(text);
         self.line(b'-', text);
     }
 

@@ -16,7 +16,8 @@ use crate::command::{
     Action, Args, COMMANDS, FoundCommand, Named, PortCommand, Scripting, find_call,
 };
 use crate::engine::{
-    Engine, Gate, Host, Intent, Locked, MainTask, RunScript, ScriptCaller, ScriptReply, User,
+    Engine, Gate, Host, Intent, Locked, MainTask, RunScript, ScriptCaller, ScriptReply, ThreadSlot,
+    User,
 };
 use crate::limits::MAIN_TURN;
 use crate::net::shared::{PortMessage, count};
@@ -104,9 +105,12 @@ impl ScriptsWork {
         }
         let user = Arc::clone(&self.user);
         let caller = ScriptCaller { user: &user.name, db: self.db, resp3: self.resp3 };
+        let slot = engine.main_slot(locked);
         match host {
-            None => self.run_with(&mut |_, _, reply| busy(reply)),
-            Some(host) => host.run_scripts(locked, &caller, &mut |run| self.run_with(run)),
+            None => self.run_with(slot, engine, &mut |_, _, reply| busy(reply)),
+            Some(host) => {
+                host.run_scripts(locked, &caller, &mut |run| self.run_with(slot, engine, run))
+            }
         }
         if !self.calls.is_empty() {
             // Clients are paused, or its time is over.
@@ -123,18 +127,29 @@ impl ScriptsWork {
         });
     }
 
-    fn run_with(&mut self, run: RunScript<'_>) {
+    fn run_with(&mut self, slot: &ThreadSlot, engine: &Engine, run: RunScript<'_>) {
         let began = Instant::now();
         while let Some((number, args)) = self.calls.front() {
+            let (start, begin) = (slot.begin(*number), self.replies.len());
             if !args.with(|args| run(COMMANDS[*number], &args, &mut self.replies)) {
                 return;
             }
+            slot.end(*number, start);
+            note_error(slot, engine, *number, &self.replies[begin..]);
             self.calls.pop_front();
             // To look at the clock costs a part of what a short script does.
             if self.calls.len().is_multiple_of(4) && began.elapsed() > MAIN_TURN {
                 return;
             }
         }
+    }
+}
+
+/// Counts a script's reply if it is an error.
+pub fn note_error(slot: &ThreadSlot, engine: &Engine, command: usize, reply: &[u8]) {
+    if let Some(text) = reply.strip_prefix(b"-") {
+        slot.failed(command);
+        engine.ledger.books.count_error(text);
     }
 }
 

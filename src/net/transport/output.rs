@@ -6,6 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::engine::ErrorCounts;
 use crate::limits::KEEP_BYTES_DEFAULT;
 use crate::store::{SharedValue, Spliced, StringRef};
 
@@ -15,6 +16,8 @@ pub struct Output {
     text: Spliced,
     /// Large values that were ever said, and the bytes of those that had to be copied.
     pub counts: LargeCounts,
+    /// Error replies that are not counted elsewhere yet.
+    pub errors: ErrorCounts,
 }
 
 /// Large values in replies.
@@ -57,10 +60,11 @@ impl Output {
         shared
     }
 
-    /// Counts the large values of another one, too.
-    pub fn count_also(&mut self, other: LargeCounts) {
-        self.counts.values += other.values;
-        self.counts.copied += other.copied;
+    /// Counts the large values and errors of another one, too.
+    pub fn count_also(&mut self, other: &mut Output) {
+        self.counts.values += other.counts.values;
+        self.counts.copied += other.counts.copied;
+        self.errors.absorb(std::mem::take(&mut other.errors));
     }
 }
 

@@ -120,7 +120,7 @@ impl Part for MgetPart {
                 Step::Next => progress = Progress::More,
                 Step::Busy => return progress,
                 Step::Changed => self.begin_again(slice),
-                Step::Done => return self.end(),
+                Step::Done => return self.end(slice),
             }
             if slice.spent() {
                 return Progress::More;
@@ -180,6 +180,7 @@ impl MgetPart {
         match copied {
             Ok(copied) => {
                 slice.advance(copied.len() as u64);
+                count_found(&copied, slice);
                 self.found.lock().values = copied.into();
             }
             Err(error) => slice.refuse(error),
@@ -188,12 +189,18 @@ impl MgetPart {
     }
 
     /// A round has ended, or was refused.
-    fn end(&mut self) -> Progress {
+    fn end(&mut self, slice: &Slice<'_>) -> Progress {
         if let Stage::Round(round) = &mut self.stage {
+            count_found(&round.copied, slice);
             self.found.lock().values = std::mem::take(&mut round.copied).into();
         }
         Progress::Done
     }
+}
+
+/// Counts how many of the keys were found, for INFO.
+fn count_found(copied: &[Copied], slice: &Slice<'_>) {
+    copied.iter().for_each(|value| slice.slot.looked_up(value.is_some()));
 }
 
 fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize) -> Answer {

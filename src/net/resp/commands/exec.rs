@@ -16,6 +16,7 @@ use crate::engine::{
     Refusal, ScriptCaller, ScriptReply, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;
+use crate::net::resp::scripts::note_error;
 use crate::net::resp::transaction::{ExecReply, Transaction};
 use crate::store::{Now, UnixMs};
 
@@ -327,6 +328,11 @@ pub(super) fn run_as_unit(
             host.run_scripts(locked, &caller, &mut |run| {
                 has_run = run(COMMANDS[step.number], &step.args, &mut reply);
             });
+            if has_run {
+                let slot = engine.main_slot(locked);
+                slot.called(step.number);
+                note_error(slot, engine, step.number, &reply);
+            }
             has_run.then_some(reply)
         };
         Ok(Some(plan.run(engine, run, script)))

@@ -4,6 +4,7 @@ mod client;
 mod describe;
 mod exec;
 mod help;
+mod info;
 mod login;
 mod pubsub;
 mod server;
@@ -20,9 +21,10 @@ pub(super) use wait::wait;
 
 use client::client;
 use describe::describe;
+use info::{info, latency_histogram, reset_stats};
 use login::{auth, hello, select};
 use pubsub::{pong, pubsub, subscribe, unsubscribe};
-use server::{ask_host, config_get, debug, info, modules, time, who_am_i};
+use server::{ask_host, config_get, debug, modules, time, who_am_i};
 use transaction::{discard, exec, multi, unwatch, watch};
 
 use super::caller::PortCaller;
@@ -30,10 +32,32 @@ use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 use crate::net::flow::State;
 use crate::net::resp::scripts::run_script;
 
-/// Runs one of the port's own commands.
+/// Runs one of the port's own commands, and counts it. One that waits for its reply is counted when
+/// that has come, scripts where they run.
 pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
+    let Action::Port(which) = named.row().action else { return };
+    if let PortCommand::Scripting(which) = which {
+        return run_script(caller, named, which, args);
+    }
+    let (slot, said) = (caller.slot(), caller.output.end());
+    let start = slot.begin(named.number);
+    caller.session.flow.own_command = Some(named.number);
+    act(caller, named, which, args);
+    if caller.session.flow.state == State::Waiting {
+        return;
+    }
+    caller.session.flow.own_command = None;
+    if matches!(caller.session.flow.state, State::Deferred | State::Again) {
+        return;
+    }
+    slot.end(named.number, start);
+    if caller.output.own.get(said) == Some(&b'-') {
+        slot.failed(named.number);
+    }
+}
+
+fn act(caller: &mut PortCaller<'_>, named: Named, which: PortCommand, args: &Args<'_>) {
     let row = named.row();
-    let Action::Port(which) = row.action else { return };
     match which {
         PortCommand::Ping if args.len() > 2 => {
             caller.reply().error(&Error::Arity.text(row.name, args));
@@ -61,16 +85,19 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         PortCommand::Describe(which) => describe(which, args, &mut caller.reply()),
         PortCommand::Info => info(caller, args),
         PortCommand::ConfigGet => config_get(caller, args),
+        PortCommand::ConfigResetStat => reset_stats(caller),
+        PortCommand::LatencyHistogram => latency_histogram(caller, args),
         PortCommand::Debug => debug(caller, args),
         PortCommand::WhoAmI => who_am_i(caller),
         PortCommand::ModuleList => modules(caller),
         PortCommand::LastSave => ask_host(caller, c"LASTSAVE"),
         PortCommand::Role => ask_host(caller, c"ROLE"),
         PortCommand::Wait | PortCommand::WaitAof => wait(caller, which, args, true),
-        PortCommand::Scripting(which) => run_script(caller, named, which, args),
         PortCommand::Subscribe(kind) => subscribe(caller, kind, args),
         PortCommand::Unsubscribe(kind) => unsubscribe(caller, kind, args),
         PortCommand::PubSub(which) => pubsub(caller, which, args),
+        // See above.
+        PortCommand::Scripting(_) => {}
         PortCommand::Multi => multi(caller),
         PortCommand::Exec => exec(caller, args),
         PortCommand::Discard => discard(caller),

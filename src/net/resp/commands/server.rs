@@ -1,21 +1,18 @@
 //! Commands about the server, and errors for commands that the ports do not have.
 
 use std::ffi::CStr;
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::{
     Action, Args, Error, FoundCommand, HostCommand, PREFIX, PortCommand, Reply, elsewhere,
     error_about, find, find_call, unknown_command,
 };
-use crate::engine::{Author, Call, Engine, Host, Locked};
+use crate::engine::{Author, Call, Host, Locked};
 use crate::net::flow::State;
 use crate::net::resp::caller::PortCaller;
 use crate::net::resp::main_task::ask_main;
 use crate::net::resp::session::{BUSY, NO_AUTH, Session};
-use crate::net::shared::Shared;
 use crate::net::transport::Output;
 use crate::store::Now;
 
@@ -53,20 +50,6 @@ pub(super) fn ask_host(caller: &mut PortCaller<'_>, command: &'static CStr) {
                 Some(transcript) => transcript.play(&mut reply),
                 None => reply.error(BUSY),
             }
-        })
-    });
-}
-
-/// INFO, of the host and of midi.
-pub(super) fn info(caller: &mut PortCaller<'_>, args: &Args<'_>) {
-    let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
-    let shared = Arc::clone(&caller.worker.shared);
-    ask_main(caller, move |locked, _, host| {
-        let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
-        let text = host.map(|host| host.info(locked, &sections));
-        Box::new(move |session, output| match text {
-            Some(text) => session.reply(output).verbatim(&of_the_port(&text, &shared)),
-            None => session.reply(output).error(BUSY),
         })
     });
 }
@@ -188,81 +171,6 @@ fn settings_of_the_port(
     found
 }
 
-/// INFO's text, with midi's keys and the port's clients in place of the host's.
-fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
-    let text = String::from_utf8_lossy(text);
-    let mut out = String::with_capacity(text.len());
-    let mut section = "";
-    for line in text.split_inclusive("\r\n") {
-        section = line.trim_end().strip_prefix("# ").unwrap_or(section);
-        match (section, line.split_once(':')) {
-            ("Keyspace", Some(_)) => {}
-            ("Clients", Some((name, _))) => {
-                _ = write!(out, "{name}:{}\r\n", about_clients(name, shared))
-            }
-            ("Memory" | "Stats", Some((name, _))) => match about_memory(name, &shared.engine) {
-                Some(value) => _ = write!(out, "{name}:{value}\r\n"),
-                None => out.push_str(line),
-            },
-            _ => out.push_str(line),
-        }
-        if line.trim_end() == "# Keyspace" {
-            write_keys(&shared.engine, &mut out);
-        }
-    }
-    out.into_bytes()
-}
-
-/// A field of INFO's section about clients; 0 for kinds of clients that the port does not have.
-fn about_clients(name: &str, shared: &Shared) -> usize {
-    match name {
-        "connected_clients" => shared.clients().len(),
-        "maxclients" => shared.engine.settings().port.max_clients.load(Ordering::Relaxed),
-        _ => 0,
-    }
-}
-
-/// A field of INFO about the limit of midi's memory; `None` for those that are the host's.
-fn about_memory(name: &str, engine: &Engine) -> Option<String> {
-    let limit = engine.ledger.eviction.limit();
-    match name {
-        "maxmemory" if limit.is_own => Some(limit.bytes.to_string()),
-        "maxmemory_human" if limit.is_own => Some(human_bytes(limit.bytes)),
-        "maxmemory_policy" if engine.ledger.eviction.is_on() => Some(limit.policy.name().into()),
-        "evicted_keys" => Some(engine.ledger.books.evicted().to_string()),
-        _ => None,
-    }
-}
-
-/// Bytes for people, as Redis's INFO has them: `1.50M`.
-fn human_bytes(bytes: i64) -> String {
-    const KIB: i64 = 1 << 10;
-    if bytes < KIB {
-        return format!("{bytes}B");
-    }
-    let (mut unit, mut units) = (KIB, "KMGTP".chars());
-    let mut name = units.next().unwrap_or_default();
-    while bytes / KIB >= unit
-        && let Some(next) = units.next()
-    {
-        (unit, name) = (unit * KIB, next);
-    }
-    format!("{:.2}{name}", bytes as f64 / unit as f64)
-}
-
-fn write_keys(engine: &Engine, out: &mut String) {
-    for db in 0..engine.config().databases {
-        let census = engine.ledger.books.census(db);
-        if census.keys != 0 {
-            _ = write!(
-                out,
-                "db{db}:keys={},expires={},avg_ttl=0\r\n",
-                census.keys, census.expiring
-            );
-        }
-    }
-}
-
 /// The command's name in lower case, with its subcommand if it can have one.
 fn full_name(args: &Args<'_>) -> Vec<u8> {
     let name = args.get(0).to_ascii_lowercase();
@@ -277,26 +185,5 @@ fn full_name(args: &Args<'_>) -> Vec<u8> {
         [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat()
     } else {
         name
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_for_people_are_redis_s() {
-        for (bytes, text) in [
-            (0, "0B"),
-            (1023, "1023B"),
-            (1024, "1.00K"),
-            (50 << 20, "50.00M"),
-            ((1 << 20) - 1, "1024.00K"),
-            (3 << 29, "1.50G"),
-            (1 << 40, "1.00T"),
-            (i64::MAX, "8192.00P"),
-        ] {
-            assert_eq!(human_bytes(bytes), text, "{bytes}");
-        }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use super::exec::{ExecAsker, Plan, aborted, run_as_unit};
 use super::login::selected;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply, Transcript};
-use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, Taking};
+use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, RefusalReason, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::flow::State;
 use crate::net::protocol::Protocol;
@@ -204,7 +204,10 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
         Tried::Done
     };
     holding.let_go();
-    refusals.into_iter().for_each(|refusal| caller.worker.note_refusal(|| refusal));
+    for refusal in refusals {
+        let is_of_key = refusal.reason == RefusalReason::Key;
+        caller.worker.note_refusal(is_of_key, || refusal);
+    }
     slot.ran_at_once(transaction.commands.len());
     tried
 }
