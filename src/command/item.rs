@@ -423,6 +423,7 @@ mod tests {
             (at(1), 0, false),
             (at(1), -1, false),
             (ItemExpiry::Never, 20, false),
+            (ItemExpiry::At(UnixMs::MAX), i32::MAX, false),
             (at(20_000), 1_700_000_021, true),
             (at(20_000), 1_700_000_020, false),
         ] {

@@ -238,7 +238,7 @@ fn say_item(cx: &mut OneKey<'_>, reply: &mut dyn Reply, may_write: bool) -> Resu
 /// counts.
 pub(super) fn is_to_recache(expiry: ItemExpiry, recache: i32, now: &Now) -> bool {
     match (expiry, ItemExpiry::of(recache.into(), now)) {
-        (ItemExpiry::At(at), ItemExpiry::At(before)) => at + 1000 <= before,
+        (ItemExpiry::At(at), ItemExpiry::At(before)) => at <= before - 1000,
         _ => false,
     }
 }
@@ -368,19 +368,18 @@ fn delete(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// Takes the value of an item (`x`), marks it as stale (`I`).
 fn invalidate(cx: &mut OneKey<'_>, flags: &MetaFlags<'_>, old: Traits) {
     let stale = flags.has(b'I');
-    // A new one is drawn when somebody asks.
-    let number = if stale { 0 } else { old.number };
+    let number = match flags.next_number {
+        // A new one is drawn when somebody asks.
+        0 if stale => 0,
+        0 => old.number,
+        number => number,
+    };
     if flags.has(b'x') {
         let traits = Traits { flags: flags.client_flags, stale, number, ..Traits::default() };
         cx.key.set_with(Value::Inline(b""), None, traits);
         cx.tell(Event::SET);
     } else {
         cx.key.set_traits(Traits { stale, won: false, number, ..old });
-    }
-    if flags.next_number != 0 {
-        let traits = cx.key.read().and_then(|entry| entry.string().ok()).map(|it| it.traits());
-        let traits = traits.unwrap_or_default();
-        cx.key.set_traits(Traits { number: flags.next_number, ..traits });
     }
     if flags.has(b'T') {
         set_expiry(cx, ItemExpiry::of(flags.expiry.into(), cx.now()));
