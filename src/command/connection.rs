@@ -1,5 +1,4 @@
-//! Commands about a connection or the server, which touch no values. The host has its own, so only
-//! the ports have these.
+//! Commands about a connection or the server. The host has its own, so only the ports have these.
 
 use super::rename::database;
 use super::spec::tips;
@@ -393,7 +392,8 @@ pub(super) static ROWS: [Command; 51] = [
         "admin slow dangerous",
         PortCommand::LatencyHistogram,
         docs("Returns how many calls took how long.").costs(PER_COMMAND).takes(NAMES),
-    ),
+    )
+    .tips(&[tips::ANY_OUTPUT, tips::ALL_NODES, tips::SPECIAL_RESPONSE]),
     server(
         "debug",
         -2,

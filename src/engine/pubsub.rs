@@ -236,6 +236,11 @@ impl PubSub {
         receivers
     }
 
+    /// How many channels, patterns and shard channels clients subscribe to.
+    pub fn counts(&self) -> [usize; 3] {
+        self.list.lock().by_kind.each_ref().map(HashMap::len)
+    }
+
     /// For the listener: whether any client subscribes.
     pub fn is_needed(&self) -> bool {
         self.list.lock().by_kind.iter().any(|names| !names.is_empty())

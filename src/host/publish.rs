@@ -8,8 +8,8 @@ use crate::command::{Args, parse_integer};
 use crate::engine::{Locked, ScriptReply};
 use crate::host::api::Ctx;
 
-/// Sends a message, and appends the reply. The user's rights have been judged. False if the host has
-/// no such command any more.
+/// Sends a message, and appends the reply. The user's rights have been judged. False if the host
+/// has no such command any more.
 pub fn publish(ctx: Ctx<'_>, args: &Args<'_>, reply: &mut ScriptReply) -> bool {
     let is_shard = args.is(0, "spublish");
     let receivers = instance().engine.pubsub.receivers(args.get(1), is_shard);

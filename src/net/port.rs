@@ -18,7 +18,7 @@ use super::held::no_longer_held;
 use super::intake::TakenUp;
 use super::memcached::flush_due;
 use super::protocol::Protocol;
-use super::resp::{Session, UserState, leave, leave_all};
+use super::resp::{Session, leave, leave_all};
 use super::service::{Member, Service};
 use super::shared::{PortMessage, Shared, count};
 use super::transport::{Accepted, Channel, Driver, Happened, Key, Listener, Listeners, Output};
@@ -355,10 +355,7 @@ impl<D: Driver> WorkerPort<D> {
         let (mut buffered, mut held_bytes) = (0, 0);
         let (mut late, mut gone): (Vec<Key>, Vec<Key>) = Default::default();
         for (_, connection) in &mut self.connections {
-            // A subscriber may have lost its rights, and need not send anything.
-            if connection.session.subscribed.is_some()
-                && let UserState::Gone = connection.session.refresh(self.service.worker.engine())
-            {
+            if connection.session.may_no_longer_hear(self.service.worker.engine()) {
                 gone.push(connection.key);
             }
             buffered += connection.buffered();

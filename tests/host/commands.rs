@@ -257,7 +257,7 @@ fn every_row_runs_through_the_port() {
 }
 
 /// The port's own commands, each with a call that succeeds.
-const PORT_ROWS: [(&str, &str); 46] = [
+const PORT_ROWS: [(&str, &str); 54] = [
     ("ping", ""),
     ("echo", "a"),
     ("select", "1"),
@@ -294,6 +294,14 @@ const PORT_ROWS: [(&str, &str); 46] = [
     ("lastsave", ""),
     ("role", ""),
     ("time", ""),
+    ("publish", "c m"),
+    ("spublish", "c m"),
+    ("pubsub|channels", ""),
+    ("pubsub|numpat", ""),
+    ("pubsub|numsub", "c"),
+    ("pubsub|shardchannels", ""),
+    ("pubsub|shardnumsub", "c"),
+    ("pubsub|help", ""),
     ("wait", "0 0"),
     ("waitaof", "0 0 0"),
     ("multi", ""),
@@ -318,10 +326,12 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
         for name in texts(&port.run("COMMAND LIST")) {
             let of_table =
                 ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
-            // The corpus of `tests/port/scripts.rs` has these.
+            // `tests/port/scripts.rs` and `tests/port/pubsub.rs` have these.
             let of_scripts = ["eval", "fcall", "script", "function"];
-            let is_of_scripts = of_scripts.iter().any(|kind| name.starts_with(kind));
-            let tried = of_table || known(&name) || is_of_scripts || name == "client|import-source";
+            let elsewhere = of_scripts.iter().any(|kind| name.starts_with(kind))
+                || name.ends_with("subscribe")
+                || name == "client|import-source";
+            let tried = of_table || known(&name) || elsewhere;
             assert!(tried, "{name} is not tried");
         }
         // The host knows whether it can import keys; midi's port has what the host has.

@@ -149,6 +149,27 @@ fn both_doors_hear_both_doors_once_and_in_order() {
 }
 
 #[test]
+fn info_counts_the_ports_own() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut one, mut other, mut client) = (ported.client(), ported.client(), ported.client());
+    several(&mut one, "SUBSCRIBE a b", 2);
+    several(&mut one, "PSUBSCRIBE p*", 1);
+    several(&mut other, "SUBSCRIBE b", 1);
+    several(&mut ported.host(), "SUBSCRIBE host", 1);
+    let counts = |client: &mut Client| {
+        ["pubsub_channels", "pubsub_patterns"].map(|field| client.info_number("stats", field))
+    };
+    assert_eq!(counts(&mut client), [2, 1]);
+    if let Some(clients) = client.info("clients").get("pubsub_clients") {
+        assert_eq!(clients, "2");
+    }
+    several(&mut one, "PUNSUBSCRIBE", 1);
+    several(&mut one, "UNSUBSCRIBE a", 1);
+    // The host has to confirm the end of a subscription.
+    wait_until("the ends of subscriptions", || counts(&mut client) == [1, 0]);
+}
+
+#[test]
 fn keyspace_notifications_of_midis_keys_are_heard() {
     let ported = Ported::start(Mode::Adaptive.builder().config("notify-keyspace-events KEA"));
     let (mut client, mut subscriber) = (ported.client(), ported.client());

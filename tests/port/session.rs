@@ -599,8 +599,7 @@ fn commands_of_the_host_are_said_to_be_there() {
     let ported = ported();
     let mut client = ported.client();
     for (line, name) in [
-        ("PUBLISH c m", "publish"),
-        ("subscribe c", "subscribe"),
+        ("monitor", "monitor"),
         ("CONFIG SET a b", "config|set"),
         ("CLIENT TRACKING ON", "client|tracking"),
         ("ACL SETUSER x", "acl|setuser"),

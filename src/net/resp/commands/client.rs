@@ -244,7 +244,8 @@ impl ClientKind {
     }
 }
 
-fn is_subscriber(client: &Client) -> bool {
+/// Whether the client subscribes to anything.
+pub(super) fn is_subscriber(client: &Client) -> bool {
     client.condition.subscriptions.iter().any(|count| count.load(Ordering::Relaxed) > 0)
 }
 

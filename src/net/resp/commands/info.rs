@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::command::{Args, COMMANDS, PortCommand, Reply};
+use super::client::is_subscriber;
+use crate::command::{Args, COMMANDS, PortCommand, Reply, SubscriptionKind};
 use crate::engine::{Counted, Engine, ListenAt, Speaks};
 use crate::net::client::Client;
 use crate::net::figures::PortFigures;
@@ -110,6 +111,7 @@ impl<'a> InfoOfPort<'a> {
         match name {
             "connected_clients" => self.clients.len(),
             "maxclients" => self.engine.settings().port.max_clients.load(Ordering::Relaxed),
+            "pubsub_clients" => clients.filter(|client| is_subscriber(client)).count(),
             "blocked_clients" => clients.filter(|client| is_blocked(client)).count(),
             "client_recent_max_input_buffer" => {
                 let most = clients.map(|it| it.condition.unread_memory.load(Ordering::Relaxed));
@@ -166,6 +168,7 @@ impl<'a> InfoOfPort<'a> {
     fn about_the_port(&self, name: &str, hosts: &str) -> Option<String> {
         let port = &self.port;
         let rate = |bytes: u64| Some(format!("{:.2}", bytes as f64 / 1024.0));
+        let subscribed = |kind| self.engine.pubsub.counts()[kind as usize] as u64;
         let value = match name {
             "total_connections_received" => port.counts.accepted,
             "rejected_connections" => port.counts.refused,
@@ -174,6 +177,9 @@ impl<'a> InfoOfPort<'a> {
             "total_net_output_bytes" => port.counts.sent,
             "instantaneous_input_kbps" => return rate(port.rates.received),
             "instantaneous_output_kbps" => return rate(port.rates.sent),
+            "pubsub_channels" => subscribed(SubscriptionKind::Channel),
+            "pubsub_patterns" => subscribed(SubscriptionKind::Pattern),
+            "pubsubshard_channels" => subscribed(SubscriptionKind::Shard),
             "total_reads_processed" => port.counts.reads,
             "total_writes_processed" => port.counts.writes,
             "acl_access_denied_auth" => port.counts.failed_logins,
