@@ -12,11 +12,17 @@ pub struct WithMemcached {
 }
 
 impl WithMemcached {
-    /// Starts it.
+    /// Starts it, on another port if somebody has taken the first one meanwhile.
     pub fn start(builder: Builder) -> Self {
-        let port = free_port();
-        let server = builder.with_port().load(&format!("memcached-port {port}")).start();
-        WithMemcached { server, port }
+        for _ in 0..5 {
+            let port = free_port();
+            let with_port = builder.clone().with_port();
+            match with_port.load(&format!("memcached-port {port}")).try_start() {
+                Ok(server) => return WithMemcached { server, port },
+                Err(log) => assert_eq!(log, "no free port"),
+            }
+        }
+        panic!("no free port");
     }
 
     /// The number of the port.
