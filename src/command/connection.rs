@@ -382,7 +382,7 @@ pub(super) static ROWS: [Command; 51] = [
         ADMIN,
         "admin slow dangerous",
         PortCommand::ConfigResetStat,
-        docs("Begins the counts of INFO on the port again."),
+        docs("Resets the counts that INFO on the port reports."),
     ),
     container("latency", docs("Commands about how long commands take.")),
     server(

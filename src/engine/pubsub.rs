@@ -160,6 +160,18 @@ impl SubscriptionList {
         self.changed.push((kind, Arc::clone(name)));
         true
     }
+
+    /// A subscription is at the host as clients want it, so one that nobody wants is forgotten.
+    /// Returns the waits that this ends.
+    fn settle(&mut self, kind: SubscriptionKind, name: &ChannelName) -> Vec<Arc<SubscriptionWait>> {
+        let names = &mut self.by_kind[kind as usize];
+        let Some(subscription) = names.get_mut(name) else { return Vec::new() };
+        let ended = std::mem::take(&mut subscription.waiting);
+        if subscription.clients.is_empty() {
+            names.remove(name);
+        }
+        ended
+    }
 }
 
 impl PubSub {
@@ -260,12 +272,11 @@ impl PubSub {
             if is_wanted != subscription.is_at_host {
                 subscription.is_asked = true;
                 changes.push((kind, name, is_wanted));
-            } else if is_wanted {
-                ended.append(&mut subscription.waiting);
             } else {
-                names.remove(&name).into_iter().for_each(|it| ended.extend(it.waiting));
+                ended.extend(list.settle(kind, &name));
             }
         }
+        // The waits end without the lock.
         drop(list);
         changes
     }
@@ -273,7 +284,6 @@ impl PubSub {
     /// For the listener: the host has confirmed the beginning or the end of a subscription. True if
     /// that has to change again.
     pub fn confirmed(&self, kind: SubscriptionKind, name: &[u8], is_there: bool) -> bool {
-        let mut ended = Vec::new();
         let mut list = self.list.lock();
         let Some((known, _)) = list.by_kind[kind as usize].get_key_value(name) else {
             return false;
@@ -282,17 +292,16 @@ impl PubSub {
         let names = &mut list.by_kind[kind as usize];
         let Some(subscription) = names.get_mut(&name) else { return false };
         (subscription.is_asked, subscription.is_at_host) = (false, is_there);
-        let is_wanted = !subscription.clients.is_empty();
-        let changes = is_wanted != is_there;
-        if changes {
+        let changes = subscription.clients.is_empty() == is_there;
+        let ended = if changes {
             list.note(kind, &name);
-        } else if is_wanted {
-            ended.append(&mut subscription.waiting);
+            Vec::new()
         } else {
-            names.remove(&name).into_iter().for_each(|it| ended.extend(it.waiting));
-        }
+            list.settle(kind, &name)
+        };
         // The waits end without the lock.
         drop(list);
+        drop(ended);
         changes
     }
 

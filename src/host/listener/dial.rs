@@ -23,18 +23,15 @@ enum WayToHost {
 /// # Errors
 /// Why there is none.
 pub fn connect(engine: &Engine) -> Result<ListenerConnection, String> {
-    let mut failure = "the server listens nowhere without TLS: set its unixsocket, or its port";
-    let mut reason;
+    let mut failure =
+        "the server listens nowhere without TLS: set its unixsocket, or its port".to_owned();
     for way in ask_for_ways(engine)? {
         match open(&way).and_then(log_in) {
             Ok(connection) => return Ok(connection),
-            Err(why) => {
-                reason = why;
-                failure = &reason;
-            }
+            Err(why) => failure = why,
         }
     }
-    Err(failure.to_owned())
+    Err(failure)
 }
 
 /// Asks the main thread where the host listens.

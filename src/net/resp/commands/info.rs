@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::client::is_subscriber;
-use crate::command::{Args, COMMANDS, PortCommand, Reply, SubscriptionKind};
+use crate::command::{Action, Args, COMMANDS, Named, PortCommand, Reply, SubscriptionKind};
 use crate::engine::{Counted, Engine, ListenAt, Speaks};
 use crate::net::client::Client;
 use crate::net::figures::PortFigures;
@@ -280,9 +280,8 @@ const OF_THE_HOST: [&str; 12] = [
 
 /// Whether a client waits for replicas or for the AOF, as the host counts blocked clients.
 fn is_blocked(client: &Client) -> bool {
-    let waits = |named: crate::command::Named| {
-        use crate::command::Action::Port;
-        matches!(named.row().action, Port(PortCommand::Wait | PortCommand::WaitAof))
+    let waits = |named: Named| {
+        matches!(named.row().action, Action::Port(PortCommand::Wait | PortCommand::WaitAof))
     };
     client.condition.waiting.load(Ordering::Relaxed) && last(client).is_some_and(waits)
 }
