@@ -226,6 +226,10 @@ fn plain(record: &Record<'_>) -> Vec<Vec<u8>> {
             of("RESTORE", &[key, at.as_bytes(), payload, b"REPLACE", b"ABSTTL"])
         }
         Record::BitOp { args } => of("BITOP", &args.iter().collect::<Vec<_>>()),
+        Record::HSet { key, pairs: words } | Record::HDel { key, fields: words } => {
+            let name = if matches!(record, Record::HSet { .. }) { "HSET" } else { "HDEL" };
+            of(name, &[key].into_iter().chain(words.iter()).collect::<Vec<_>>())
+        }
         Record::Rename { key, to } => of("RENAME", &[key, to]),
         Record::Copy { key, to, db } => {
             of("COPY", &[key, to, b"DB", db.to_string().as_bytes(), b"REPLACE"])

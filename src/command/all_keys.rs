@@ -350,7 +350,7 @@ impl ScanArgs {
 
 /// Redis reads cursors with strtoul: a sign is allowed and wraps around, the empty text is 0, white
 /// space in front is not allowed, and a NUL ends the number.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     let (negative, digits) = split_sign(text);
     if digits.is_empty() && digits.len() != text.len() {

@@ -174,6 +174,8 @@ mod tests {
     #[test]
     fn digests_have_sixteen_digits() {
         let limits = Limits {
+            listpack_entries: 0,
+            listpack_value: 0,
             max_pattern_bytes: 0,
             max_key_bytes: 0,
             max_value_bytes: 0,

@@ -223,6 +223,26 @@ errors! {
     NotAFloat => "ERR value is not a valid float",
     /// INCRBYFLOAT: the sum is not finite.
     NotFinite => "ERR increment would produce NaN or Infinity",
+    /// HINCRBY of a value that is not a 64-bit integer.
+    FieldNotAnInteger => "ERR hash value is not an integer",
+    /// HINCRBYFLOAT of a value that is not a floating-point number.
+    FieldNotAFloat => "ERR hash value is not a float",
+    /// HINCRBYFLOAT with an infinite increment.
+    InfiniteFieldIncrement => "ERR value is NaN or Infinity",
+    /// HGETDEL without the word FIELDS.
+    NoFieldsWord => "ERR Mandatory argument FIELDS is missing or not at the right position",
+    /// HGETDEL of no fields.
+    BadNumberOfFields => "ERR Number of fields must be a positive integer",
+    /// HGETDEL with another number of fields than it says.
+    NumberOfFieldsDiffers => "ERR The `numfields` parameter must match the number of arguments",
+    /// HRANDFIELD with the smallest 64-bit integer.
+    BeyondLong => format!(
+        "ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX
+    ),
+    /// HRANDFIELD of so many fields that their values do not fit.
+    OutOfRange => "ERR value is out of range",
+    /// HRANDFIELD of more fields, with repetition, than one reply has.
+    TooManyDrawn(limit: usize) => format!("ERR too many fields for one reply (at most {limit})"),
     /// INCREX: one of its numbers is not a 64-bit integer.
     IncrexNotAnInteger(which: IncrexNumber) =>
         format!("ERR {} is not an integer or out of range", which.name()),

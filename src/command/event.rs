@@ -9,6 +9,8 @@ pub enum Class {
     Generic,
     /// `$`: commands on strings.
     String,
+    /// `h`: commands on hashes.
+    Hash,
     /// `x`: keys that expire.
     Expired,
     /// `e`: keys that are evicted.
@@ -43,6 +45,14 @@ impl Event {
     pub const SETRANGE: Event = Event { class: Class::String, name: c"setrange" };
     /// Bits of the value were written.
     pub const SETBIT: Event = Event { class: Class::String, name: c"setbit" };
+    /// Fields of the hash were set.
+    pub const HSET: Event = Event { class: Class::Hash, name: c"hset" };
+    /// Fields of the hash were removed.
+    pub const HDEL: Event = Event { class: Class::Hash, name: c"hdel" };
+    /// An integer was added to a field's value.
+    pub const HINCRBY: Event = Event { class: Class::Hash, name: c"hincrby" };
+    /// A floating-point number was added to a field's value.
+    pub const HINCRBYFLOAT: Event = Event { class: Class::Hash, name: c"hincrbyfloat" };
     /// The key was renamed; the event of the old name.
     pub const RENAME_FROM: Event = Event { class: Class::Generic, name: c"rename_from" };
     /// The key was renamed; the event of the new name.

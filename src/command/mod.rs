@@ -21,6 +21,7 @@ mod event;
 mod extended;
 mod get;
 pub mod glob;
+mod hash;
 mod import;
 mod increx;
 mod item;
@@ -110,6 +111,10 @@ pub struct Limits {
     /// Maximum bytes of values that may be copied in one go while several shards are held; more is
     /// long work. No limit if a command must run to its end.
     pub max_bytes_at_once: usize,
+    /// OBJECT ENCODING calls a hash with more fields a hash table.
+    pub listpack_entries: usize,
+    /// So it does a hash with a longer field or value, in bytes.
+    pub listpack_value: usize,
 }
 
 impl Limits {
@@ -122,6 +127,8 @@ impl Limits {
         max_atomic_keys: usize::MAX,
         max_reply_bytes: usize::MAX,
         max_bytes_at_once: usize::MAX,
+        listpack_entries: usize::MAX,
+        listpack_value: usize::MAX,
     };
 
     /// Refuses a key that is too long.

@@ -6,7 +6,7 @@ use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, LooksUp, OneKey, Reply,
     Run, arg, parse_integer, word,
 };
-use crate::store::{Origin, WrongType};
+use crate::store::{Origin, Type, WrongType};
 
 const OBJECT_SUBCOMMANDS: &[Arg] = &[
     word("encoding", "ENCODING"),
@@ -111,6 +111,12 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     };
     let its_type = entry.value_type();
+    if which == "encoding" && its_type == Type::Hash {
+        let is_table =
+            entry.fields()?.is_above(cx.limits.listpack_entries, cx.limits.listpack_value);
+        reply.bulk(if is_table { b"hashtable" } else { b"listpack" });
+        return Ok(());
+    }
     match (which, entry.string()) {
         ("encoding", Ok(value)) => reply.bulk(encoding(value.bytes(), value.origin()).as_bytes()),
         ("refcount", Ok(value)) => reply.integer(references(value.bytes(), value.origin())),

@@ -225,6 +225,8 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits {
+        listpack_entries: 0,
+        listpack_value: 0,
         max_pattern_bytes: 0,
         max_key_bytes: 0,
         max_value_bytes: 1 << 20,

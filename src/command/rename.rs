@@ -17,7 +17,7 @@ pub(super) static RENAME: Command = Command {
     keys: Keys::Two(Access::Take, Access::Overwrite),
     docs: docs("Renames a key, and replaces the key that has the new name, at one moment.")
         .takes(RENAMED),
-    logged_as: LoggedAs::Itself(renamed),
+    logged_as: LoggedAs::Itself(rename_record),
     action: Action::ManyKeys(Run::Edit(rename)),
     ..Command::on_keys(Flags { write: true, ..Flags::NONE })
 };
@@ -27,7 +27,7 @@ pub(super) static RENAMENX: Command = Command {
     arity: 3,
     keys: Keys::Two(Access::Take, Access::Insert),
     docs: docs("Renames a key if no key has the new name, at one moment.").takes(RENAMED),
-    logged_as: LoggedAs::Itself(renamed),
+    logged_as: LoggedAs::Itself(rename_record),
     action: Action::ManyKeys(Run::Edit(renamenx)),
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
@@ -66,7 +66,7 @@ pub(super) static MOVE: Command = Command {
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
-fn renamed<'a>(args: &Args<'a>, _: u32) -> Record<'a> {
+fn rename_record<'a>(args: &Args<'a>, _: u32) -> Record<'a> {
     Record::Rename { key: args.get(1), to: args.get(2) }
 }
 
@@ -92,8 +92,9 @@ impl ManyKeys<'_> {
         self.keys.edit(place.number, place.db)
     }
 
-    /// A copy of the entry at `from`, with the name `key`; `None` if it does not exist.
-    fn copy_of(&mut self, from: KeyPlace<'_>, key: &[u8]) -> Option<Entry> {
+    /// The entry at `from` under the name `key`; `None` if it does not exist. Both refer to the same
+    /// fields, so the one at `from` must be removed.
+    fn renamed(&mut self, from: KeyPlace<'_>, key: &[u8]) -> Option<Entry> {
         self.at(from).read().map(|entry| entry.copy_as(key))
     }
 }
@@ -116,7 +117,7 @@ fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
     let from = KeyPlace { number: 0, key: args.get(1), db };
     let to = KeyPlace { number: 1, key: args.get(2), db };
     cx.limits.key(to.key)?;
-    let entry = cx.copy_of(from, to.key).ok_or(Error::NoSuchKey)?;
+    let entry = cx.renamed(from, to.key).ok_or(Error::NoSuchKey)?;
     if from.key == to.key || !replace && cx.at(to).is_there() {
         return Ok(false);
     }
@@ -139,7 +140,8 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Err(Error::SameObject);
     }
     cx.limits.key(to.key)?;
-    let entry = cx.copy_of(from, to.key).filter(|_| options.replace || !cx.at(to).is_there());
+    let copy = cx.at(from).copy_apart(to.key);
+    let entry = copy.filter(|_| options.replace || !cx.at(to).is_there());
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
         entry.take_copys_memory();
@@ -159,7 +161,7 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if from.db == to.db {
         return Err(Error::SameObject);
     }
-    let entry = cx.copy_of(from, to.key).filter(|_| !cx.at(to).is_there());
+    let entry = cx.renamed(from, to.key).filter(|_| !cx.at(to).is_there());
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
         cx.at(from).remove();

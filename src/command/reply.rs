@@ -24,6 +24,14 @@ pub trait Reply {
     /// The head of a map; `len` pairs follow.
     fn map(&mut self, len: usize);
 
+    /// The head of a list of `len` pairs; [`Reply::pair`] begins each. In RESP2 it is a flat array,
+    /// in RESP3 an array of arrays.
+    fn pairs(&mut self, len: usize) {
+        self.array(2 * len);
+    }
+    /// The head of a pair; two elements follow.
+    fn pair(&mut self) {}
+
     /// A string that is a value of the keyspace.
     fn value(&mut self, value: &StringRef<'_>) {
         self.bulk(value.bytes());
@@ -71,6 +79,12 @@ impl<R: Reply + ?Sized> Reply for &mut R {
     fn map(&mut self, len: usize) {
         (**self).map(len);
     }
+    fn pairs(&mut self, len: usize) {
+        (**self).pairs(len);
+    }
+    fn pair(&mut self) {
+        (**self).pair();
+    }
     fn value(&mut self, value: &StringRef<'_>) {
         (**self).value(value);
     }
@@ -110,6 +124,8 @@ const MAP: u8 = 7;
 const SHARED: u8 = 8;
 const DOUBLE: u8 = 9;
 const FLAGS: u8 = 10;
+const PAIRS: u8 = 11;
+const PAIR: u8 = 12;
 
 impl Transcript {
     /// An empty transcript of at most about `most` bytes; strings beyond that are left out.
@@ -179,6 +195,8 @@ impl Transcript {
                 ERROR => to.error(rest.string()),
                 ARRAY => to.array(rest.number() as usize),
                 MAP => to.map(rest.number() as usize),
+                PAIRS => to.pairs(rest.number() as usize),
+                PAIR => to.pair(),
                 FLAGS => to.flags(rest.number() as u32),
                 _ => shared.next().into_iter().for_each(|value| to.shared(value)),
             }
@@ -238,6 +256,12 @@ impl Reply for Transcript {
     }
     fn map(&mut self, len: usize) {
         self.number(MAP, len as u64);
+    }
+    fn pairs(&mut self, len: usize) {
+        self.number(PAIRS, len as u64);
+    }
+    fn pair(&mut self) {
+        self.bytes.push(PAIR);
     }
     fn flags(&mut self, flags: u32) {
         self.number(FLAGS, flags.into());

@@ -114,6 +114,12 @@ impl Command {
         Command::on("bitmap", reads, ["write bitmap slow", "write bitmap fast"], flags)
     }
 
+    /// The defaults of a command on hashes.
+    pub(super) const fn on_hashes(flags: Flags) -> Command {
+        let reads = ["read hash slow", "read hash fast"];
+        Command::on("hash", reads, ["write hash slow", "write hash fast"], flags)
+    }
+
     /// A command that only the ports have; its group and its ACL categories are the caller's.
     pub(super) const fn of_ports(
         name: &'static str,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, increx, item, journal, key, keyspace_digest, lcs, object, populate, pubsub, range, rename,
-    scripting, set, string,
+    get, hash, increx, item, journal, key, keyspace_digest, lcs, object, populate, pubsub, range,
+    rename, scripting, set, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -36,6 +36,9 @@ macro_rules! rows_of_host {
             journal::JOURNAL
             all_keys::COUNTKEYSINSLOT
             journal::UNSUPPORTED journal::LISTEN
+            hash::HSET hash::HMSET hash::HSETNX hash::HGET hash::HMGET hash::HDEL hash::HGETDEL
+            hash::HEXISTS hash::HLEN hash::HSTRLEN hash::HKEYS hash::HVALS hash::HGETALL
+            hash::HINCRBY hash::HINCRBYFLOAT hash::HRANDFIELD hash::HSCAN
         }
     };
 }

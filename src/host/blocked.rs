@@ -12,7 +12,7 @@ use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;
 use super::notifications;
 use super::output::{self, UpTo};
-use super::reply::HostReply;
+use super::reply::{HostReply, is_resp3};
 use crate::command::{Reply, Transcript};
 use crate::engine::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
 
@@ -23,6 +23,8 @@ pub struct Blocked {
     client_id: u64,
     /// The largest reply that the host lets pass, in bytes.
     most: usize,
+    /// Whether it speaks RESP3. Only the main thread can ask.
+    resp3: bool,
     /// The reply to send when it is unblocked. The host is notified of its changes then.
     answer: Option<Transcript>,
     /// Its reply was too large and is incomplete: the client is closed.
@@ -51,6 +53,7 @@ impl Blocked {
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
                 client_id: ctx.client_id(),
                 most: output::most_for(ctx.locked(), ctx.client_id()),
+                resp3: is_resp3(ctx),
                 answer: None,
                 is_cut: AtomicBool::new(false),
             }))
@@ -90,7 +93,7 @@ impl HostClient for Blocked {
             return self.is_cut.store(true, Ordering::Relaxed);
         }
         // SAFETY: the context lives until the client is answered, which consumes `self`.
-        transcript.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
+        transcript.play(&mut unsafe { HostReply::to_blocked(self.ctx, self.resp3) });
     }
 
     fn author(&self) -> Author {
@@ -124,7 +127,8 @@ impl BlockedReply {
     /// Takes over the client.
     fn new(blocked: Box<Blocked>) -> Self {
         // SAFETY: the context lives until `finish`, which consumes `self`.
-        let reply = UpTo::new(unsafe { HostReply::to_blocked(blocked.ctx) }, blocked.most);
+        let reply =
+            UpTo::new(unsafe { HostReply::to_blocked(blocked.ctx, blocked.resp3) }, blocked.most);
         BlockedReply { blocked, reply }
     }
 }

@@ -126,6 +126,7 @@ fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx
     let class = match notification.event.class {
         Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
         Class::String => raw::REDISMODULE_NOTIFY_STRING,
+        Class::Hash => raw::REDISMODULE_NOTIFY_HASH,
         Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
         Class::Evicted => raw::REDISMODULE_NOTIFY_EVICTED,
     };

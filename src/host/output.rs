@@ -131,6 +131,8 @@ impl<R: Reply> Reply for UpTo<R> {
         error(text: &[u8]): text.len();
         array(len: usize): 0;
         map(len: usize): 0;
+        pairs(len: usize): 0;
+        pair(): 0;
     }
 }
 

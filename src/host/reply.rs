@@ -35,15 +35,29 @@ pub fn prepare(ctx: Ctx<'_>) {
     }
 }
 
+/// Whether the client of this context speaks RESP3.
+pub fn is_resp3(ctx: Ctx<'_>) -> bool {
+    ctx.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0
+}
+
 /// A client's reply, through a command's context, a reply callback's, or a
 /// blocked client's thread-safe one (any thread).
-pub struct HostReply<'a>(*mut RawCtx, PhantomData<&'a RawCtx>);
+pub struct HostReply<'a>(*mut RawCtx, Protocol, PhantomData<&'a RawCtx>);
+
+/// The protocol that a client speaks.
+#[derive(Clone, Copy)]
+enum Protocol {
+    /// To be asked for on the main thread.
+    Unknown,
+    /// It was asked for. True for RESP3.
+    Known(bool),
+}
 
 impl<'a> HostReply<'a> {
     /// Replies to the client of this context.
     #[inline]
     pub fn new(ctx: Ctx<'a>) -> Self {
-        HostReply(ctx.raw(), PhantomData)
+        HostReply(ctx.raw(), Protocol::Unknown, PhantomData)
     }
 
     /// Replies to a blocked client, on any thread.
@@ -51,8 +65,18 @@ impl<'a> HostReply<'a> {
     /// # Safety
     /// `ctx` must be its thread-safe context, live for the whole lifetime and used by nothing else
     /// meanwhile.
-    pub unsafe fn to_blocked(ctx: *mut RawCtx) -> Self {
-        HostReply(ctx, PhantomData)
+    pub unsafe fn to_blocked(ctx: *mut RawCtx, resp3: bool) -> Self {
+        HostReply(ctx, Protocol::Known(resp3), PhantomData)
+    }
+
+    fn is_resp3(&mut self) -> bool {
+        if let Protocol::Known(resp3) = self.1 {
+            return resp3;
+        }
+        // SAFETY: the context is valid, and this is the main thread.
+        let resp3 = is_resp3(unsafe { Ctx::new(self.0) });
+        self.1 = Protocol::Known(resp3);
+        resp3
     }
 
     fn len(len: usize) -> c_long {
@@ -106,10 +130,8 @@ impl Reply for HostReply<'_> {
 
     /// In RESP3 the host writes the digits, as many as a `double` has.
     fn double(&mut self, text: &str) {
-        // SAFETY: see above.
-        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) } as u32;
         match text.parse() {
-            Ok(number) if flags & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0 => {
+            Ok(number) if self.is_resp3() => {
                 // SAFETY: see above.
                 unsafe { api!(RedisModule_ReplyWithDouble)(self.0, number) };
             }
@@ -145,5 +167,16 @@ impl Reply for HostReply<'_> {
     fn map(&mut self, len: usize) {
         // SAFETY: see above.
         unsafe { api!(RedisModule_ReplyWithMap)(self.0, Self::len(len)) };
+    }
+
+    fn pairs(&mut self, len: usize) {
+        let elements = if self.is_resp3() { len } else { 2 * len };
+        self.array(elements);
+    }
+
+    fn pair(&mut self) {
+        if self.is_resp3() {
+            self.array(2);
+        }
     }
 }

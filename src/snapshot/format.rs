@@ -12,7 +12,10 @@
 //!   end         fields: 0x01 frames before this one, 0x02 keys, 0x03 keys with an expiry,
 //!               0x04 bytes of keys and values (all varints)
 //! entry         entry head │ value length varint │ value
-//!   entry head  type 1 (0: string) │ length of the fields varint │ fields │ key length varint │ key
+//!   entry head  type 1 │ length of the fields varint │ fields │ key length varint │ key
+//!     type      0: string, 1: hash, 2: the first fields of a hash, 3: more of them; the frames of
+//!               one hash may be loaded in any order
+//!     value of a hash: length varint │ field │ length varint │ its value │ …
 //!   fields      0x01 expiry (Unix milliseconds, i64), 0x02 the flags of a memcached item (u32),
 //!               0x03 its marks (bits; 1: stale, 2: won), 0x82 origin (1: edited, 2: computed);
 //!               kept free: 0x83 recency
@@ -31,8 +34,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::Fault;
 use super::numbers::{
-    BEGUN_TEXT, BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FLAGS, FRAMES,
-    HEADER, KEYS, LARGE_ENTRY, MARKS, MAY_SKIP, ORIGIN, STRING, WRITER,
+    BEGUN_HASH, BEGUN_TEXT, BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY,
+    FLAGS, FRAMES, HASH, HEADER, KEYS, LARGE_ENTRY, MARKS, MAY_SKIP, MORE_OF_HASH, ORIGIN, STRING,
+    WRITER,
 };
 use crate::store::{Origin, Traits, UnixMs};
 
@@ -71,22 +75,60 @@ pub(super) struct Header {
     pub(super) keys: u64,
 }
 
+/// What stands behind the head of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A string.
+    String,
+    /// A hash.
+    Hash,
+    /// The first fields of a hash.
+    BegunHash,
+    /// Some of the others.
+    MoreOfHash,
+    /// A type that is not known, and may be skipped.
+    Unknown,
+}
+
+impl Content {
+    fn number(self) -> u8 {
+        match self {
+            Content::String => STRING,
+            Content::Hash => HASH,
+            Content::BegunHash => BEGUN_HASH,
+            Content::MoreOfHash => MORE_OF_HASH,
+            Content::Unknown => MAY_SKIP,
+        }
+    }
+
+    fn of(number: u8) -> Result<Self, Fault> {
+        match number {
+            STRING => Ok(Content::String),
+            HASH => Ok(Content::Hash),
+            BEGUN_HASH => Ok(Content::BegunHash),
+            MORE_OF_HASH => Ok(Content::MoreOfHash),
+            number if may_skip(number) => Ok(Content::Unknown),
+            number => Err(Fault::UnknownType(number)),
+        }
+    }
+}
+
 /// A key with all but its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryHead<'a> {
     pub(super) key: &'a [u8],
     pub(super) expire_at: Option<UnixMs>,
     pub(super) traits: Traits,
-    /// Whether its value has a type that is not known, and may be skipped.
-    pub(super) skipped: bool,
+    pub(super) content: Content,
 }
 
 impl EntryHead<'_> {
     /// What it counts as, with its value.
     pub(super) fn tally(&self, value_bytes: usize) -> Tally {
+        let is_new = self.content != Content::MoreOfHash;
         Tally {
-            keys: 1,
-            expiring: u64::from(self.expire_at.is_some()),
+            keys: is_new.into(),
+            expiring: (is_new && self.expire_at.is_some()).into(),
             bytes: (self.key.len() + value_bytes) as u64,
         }
     }
@@ -174,7 +216,7 @@ fn put_head(out: &mut Vec<u8>, head: &EntryHead<'_>) {
     fields += if flags != 0 { FLAGS_BYTES } else { 0 };
     fields += if marks != 0 { MARKS_BYTES } else { 0 };
     fields += if origin != 0 { ORIGIN_BYTES } else { 0 };
-    out.push(STRING);
+    out.push(head.content.number());
     put_varint(out, fields as u64);
     if let Some(at) = head.expire_at {
         put_field(out, EXPIRY, &at.to_le_bytes());
@@ -195,6 +237,18 @@ fn put_head(out: &mut Vec<u8>, head: &EntryHead<'_>) {
 pub(super) fn put_entry(frame: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
     put_head(frame, head);
     put_bytes(frame, value);
+}
+
+/// Adds a field and its value to those of a hash.
+pub(super) fn put_pair(pairs: &mut Vec<u8>, field: &[u8], value: &[u8]) {
+    put_bytes(pairs, field);
+    put_bytes(pairs, value);
+}
+
+/// The fields of a hash, each with its value.
+pub(super) fn pairs(value: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), Fault>> {
+    let mut rest = Body(value);
+    std::iter::from_fn(move || (!rest.is_empty()).then(|| Ok((rest.bytes()?, rest.bytes()?))))
 }
 
 /// The frame of a key whose value is the next string.
@@ -320,17 +374,9 @@ impl<'a> Body<'a> {
 
     #[inline]
     fn head(&mut self) -> Result<EntryHead<'a>, Fault> {
-        let number = self.byte()?;
-        if number != STRING && !may_skip(number) {
-            return Err(Fault::UnknownType(number));
-        }
+        let content = Content::of(self.byte()?)?;
         let fields = self.bytes()?;
-        let mut head = EntryHead {
-            key: &[],
-            expire_at: None,
-            traits: Traits::default(),
-            skipped: number != STRING,
-        };
+        let mut head = EntryHead { key: &[], expire_at: None, traits: Traits::default(), content };
         if !fields.is_empty() {
             Body(fields).fields(|tag, content| head.set(tag, content))?;
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::error::{Fault, LoadError};
-use super::format::{self, Body, EntryHead, Tally};
+use super::format::{self, Body, Content, EntryHead, Tally};
 use super::intake::{Intake, RawFrame};
 use super::numbers::ENTRIES;
-use crate::engine::{Part, Progress, Slice, StagedKey, Staging};
+use crate::engine::{Part, Progress, Slice, StagedKey, StagedShard, Staging};
 use crate::limits::LOAD_KEYS_AT_ONCE;
 use crate::store::{KeyHash, SharedValue, Value, prefetch};
 
@@ -106,7 +106,7 @@ impl Inserter {
                     let left = u32::try_from(body.len()).map_err(|_| Fault::TooLong)?;
                     let (head, value) = body.entry()?;
                     self.tally.add(head.tally(value.len()));
-                    if !head.skipped {
+                    if head.content != Content::Unknown {
                         let hash = staging.hash(head.key);
                         self.planned.push(PlannedEntry { hash, frame, left });
                     }
@@ -117,7 +117,7 @@ impl Inserter {
                 let db = body.database(self.intake.databases)?;
                 let head = body.large_entry(&value)?;
                 self.tally.add(head.tally(value.len()));
-                if !head.skipped {
+                if head.content == Content::String {
                     insert_large(staging, db, &head, value)?;
                 }
                 db
@@ -148,12 +148,14 @@ impl Inserter {
         for entry in &rest[..count] {
             let (db, frame) =
                 (self.databases[entry.frame as usize], &self.frames[entry.frame as usize]);
+            let keep_bytes = self.intake.keep_bytes;
             let inserted = entry_at(&frame.bytes, entry.left).and_then(|(head, value)| {
-                let shared = (value.len() >= self.intake.keep_bytes)
-                    .then(|| SharedValue::new(value.to_vec()));
-                let value = shared.as_ref().map_or(Value::Inline(value), Value::Shared);
-                let new = staged(&head, value);
-                let is_new = held.insert(db, entry.hash, &new);
+                let is_new = match head.content {
+                    Content::String => with_value(value, keep_bytes, |value| {
+                        held.insert(db, entry.hash, &staged(&head, value))
+                    }),
+                    _ => insert_fields(&mut held, (db, entry.hash), &head, value, keep_bytes)?,
+                };
                 if is_new { Ok(()) } else { Err(Fault::duplicate(db, shard, head.key)) }
             });
             inserted.map_err(|fault| frame.error(fault))?;
@@ -186,6 +188,40 @@ fn prefetch_entry(frame: &[u8], left: u32) {
     for line in 0..3 {
         prefetch(place.wrapping_add(line * 64));
     }
+}
+
+/// Lends a value; one of `keep_bytes` or more has a buffer of its own.
+fn with_value<R>(bytes: &[u8], keep_bytes: usize, lend: impl FnOnce(Value<'_>) -> R) -> R {
+    if bytes.len() < keep_bytes {
+        return lend(Value::Inline(bytes));
+    }
+    lend(Value::Shared(&SharedValue::new(bytes.to_vec())))
+}
+
+/// Adds a hash, or some of its fields. False if the hash, or one of the fields, is there.
+fn insert_fields(
+    held: &mut StagedShard<'_>,
+    (db, hash): (u32, KeyHash),
+    head: &EntryHead<'_>,
+    pairs: &[u8],
+    keep_bytes: usize,
+) -> Result<bool, Fault> {
+    let mut is_new = !pairs.is_empty();
+    let is_whole = head.content == Content::Hash;
+    held.insert_with(db, hash, head.key, |edit| {
+        if is_whole && edit.is_there() {
+            return Ok(false);
+        }
+        for pair in format::pairs(pairs) {
+            let (field, value) = pair?;
+            let set = with_value(value, keep_bytes, |value| edit.set_field(field, value));
+            is_new &= set == Ok(true);
+        }
+        if edit.expiry() != head.expire_at {
+            edit.expire_at(head.expire_at);
+        }
+        Ok(is_new)
+    })
 }
 
 fn staged<'a>(head: &EntryHead<'a>, value: Value<'a>) -> StagedKey<'a> {
@@ -257,7 +293,8 @@ mod tests {
     }
 
     fn frame(number: u64, key: &[u8]) -> RawFrame {
-        let head = EntryHead { key, expire_at: None, traits: Traits::default(), skipped: false };
+        let content = Content::String;
+        let head = EntryHead { key, expire_at: None, traits: Traits::default(), content };
         let mut bytes = Vec::new();
         begin(&mut bytes, ENTRIES, 0);
         put_entry(&mut bytes, &head, b"value");

@@ -16,8 +16,11 @@ pub(super) const BEGUN_TEXT: u8 = 0x85;
 /// Set in kinds, types and tags that may be skipped.
 pub(super) const MAY_SKIP: u8 = 0x80;
 
-/// The type of strings.
+/// The types of what stands behind the head of an entry.
 pub(super) const STRING: u8 = 0;
+pub(super) const HASH: u8 = 1;
+pub(super) const BEGUN_HASH: u8 = 2;
+pub(super) const MORE_OF_HASH: u8 = 3;
 
 /// Fields of entries.
 pub(super) const EXPIRY: u8 = 0x01;

@@ -1,9 +1,9 @@
 //! Keys as texts of records: what the base of an AOF has of midi's if it is not an RDB. Each piece
 //! is a whole MIDI.JOURNAL, as it stands in the file.
 
-use super::format::EntryHead;
+use super::format::{self, Content, EntryHead};
 use crate::command::record::{
-    RECORD_VERSION, Record, header, journal_head, part_of_text, raise_version, select,
+    RECORD_VERSION, Record, Words, header, journal_head, part_of_text, raise_version, select,
     set_before_value, set_behind_value,
 };
 
@@ -17,8 +17,21 @@ pub(super) fn begin(text: &mut Vec<u8>, db: u32) {
 
 /// Appends a key.
 pub(super) fn put_entry(text: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
-    let EntryHead { key, expire_at, traits, .. } = *head;
-    let record = Record::Set { key, value, expire_at, traits };
+    let EntryHead { key, expire_at, traits, content } = *head;
+    if content == Content::String {
+        return put(text, &Record::Set { key, value, expire_at, traits });
+    }
+    let words: Vec<&[u8]> =
+        format::pairs(value).flatten().flat_map(|(field, value)| [field, value]).collect();
+    put(text, &Record::HSet { key, pairs: Words::List(&words) });
+    if let Some(at) = expire_at
+        && content != Content::MoreOfHash
+    {
+        put(text, &Record::PexpireAt { key, at });
+    }
+}
+
+fn put(text: &mut Vec<u8>, record: &Record<'_>) {
     raise_version(text, record.version());
     record.write(text);
 }

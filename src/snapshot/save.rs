@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::format::{self, EntryHead, Header, Tally};
+use super::format::{self, Content, EntryHead, Header, Tally, put_pair};
 use super::numbers::ENTRIES;
 use super::records;
 use crate::engine::{Engine, Gates};
 use crate::limits::{SNAPSHOT_FRAME_BYTES, SNAPSHOT_LARGE_BYTES};
-use crate::store::{EntryRef, SharedValue, Store, Table, Type};
+use crate::store::{EntryRef, SharedValue, Store, Table, Traits, Type};
 
 /// Where a snapshot's strings go: the module's section of the host's RDB, or its AOF.
 pub trait Sink {
@@ -171,12 +171,15 @@ impl Saving<'_, '_> {
                     cursor = store.table(db).and_then(|table| open.fill(engine, table, at));
                 });
                 self.put_large(&mut open);
+                for key in std::mem::take(&mut open.hashes) {
+                    self.put_large_hash(shard, db, &key);
+                }
                 if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
                     self.put_frame(&mut open);
                 }
             }
         }
-        if open.tally.keys > 0 {
+        if open.has_entries {
             self.put_frame(&mut open);
         }
     }
@@ -187,6 +190,42 @@ impl Saving<'_, '_> {
         self.tally.add(open.tally);
         open.begin();
         self.report();
+    }
+
+    /// Saves a hash in as many frames as it needs. Neither a writer nor a reader then has to have
+    /// all of it at once.
+    fn put_large_hash(&mut self, shard: u32, db: u32, key: &[u8]) {
+        let (engine, mut open) = (self.engine, OpenFrame::new(self.saved_as, db));
+        let (mut content, mut cursor) = (Content::BegunHash, Some(0));
+        while let Some(mut at) = cursor.filter(|_| !self.sink.has_failed()) {
+            (self.visit_shard)(shard, &mut |store| {
+                let hash = engine.shards().hasher.hash(key);
+                let entry = store.table(db).and_then(|table| table.look(hash, key));
+                let expire_at = entry.as_ref().and_then(|entry| entry.expire_at());
+                let Some(fields) = entry.and_then(|entry| entry.fields().ok()) else {
+                    cursor = None;
+                    return;
+                };
+                let mut pairs = Vec::new();
+                cursor = loop {
+                    match fields.scan(at, &mut |field, value| put_pair(&mut pairs, field, value)) {
+                        Some(next) if pairs.len() < SNAPSHOT_FRAME_BYTES => at = next,
+                        next => break next,
+                    }
+                };
+                if !pairs.is_empty() {
+                    let traits = Traits::default();
+                    open.put(&EntryHead { key, expire_at, traits, content }, &pairs);
+                    content = Content::MoreOfHash;
+                }
+            });
+            if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
+                self.put_frame(&mut open);
+            }
+        }
+        if open.has_entries {
+            self.put_frame(&mut open);
+        }
     }
 
     fn put_large(&mut self, open: &mut OpenFrame) {
@@ -209,6 +248,9 @@ struct OpenFrame {
     frame: Vec<u8>,
     tally: Tally,
     large: Vec<LargeEntry>,
+    /// Hashes that are to be written in several frames.
+    hashes: Vec<Box<[u8]>>,
+    has_entries: bool,
 }
 
 /// A key with a large value, which is not copied.
@@ -221,8 +263,8 @@ struct LargeEntry {
 
 impl OpenFrame {
     fn new(saved_as: SavedAs, db: u32) -> Self {
-        let (frame, large) = (Vec::new(), Vec::new());
-        let mut open = OpenFrame { saved_as, db, frame, tally: Tally::default(), large };
+        let (frame, large, hashes, tally) = (Vec::new(), Vec::new(), Vec::new(), Tally::default());
+        let mut open = OpenFrame { saved_as, db, frame, tally, large, hashes, has_entries: false };
         open.begin();
         open
     }
@@ -231,13 +273,18 @@ impl OpenFrame {
         self.frame.clear();
         self.saved_as.begin(&mut self.frame, self.db);
         self.tally = Tally::default();
+        self.has_entries = false;
     }
 
     /// Adds keys from `cursor` on until the frame is full, or a large value is to be written. A
     /// bucket at a time: with a whole segment at a time, values below the limit could add up to 16
     /// MiB. Returns the next cursor, `None` at the end of the table.
     fn fill(&mut self, engine: &Engine, table: &Table, mut cursor: u32) -> Option<u32> {
-        while self.frame.len() < SNAPSHOT_FRAME_BYTES && self.large.is_empty() {
+        let is_full = |open: &Self| {
+            open.frame.len() >= SNAPSHOT_FRAME_BYTES
+                || !(open.large.is_empty() && open.hashes.is_empty())
+        };
+        while !is_full(self) {
             cursor =
                 table.scan_bucket(&engine.shards().hasher, cursor, &mut |entry| self.add(entry))?;
         }
@@ -248,20 +295,39 @@ impl OpenFrame {
         // A new type does not compile here until it is saved: it must not be left out in silence.
         match entry.value_type() {
             Type::String => {}
+            Type::Hash => return self.add_hash(entry),
             #[cfg(test)]
             Type::Other => return,
         }
         let Ok(value) = entry.string() else { return };
         let entry = value.entry();
         let (key, expire_at) = (entry.key(), entry.expire_at());
-        let head = EntryHead { key, expire_at, traits: value.traits(), skipped: false };
-        let tally = head.tally(value.len());
+        let content = Content::String;
+        let head = EntryHead { key, expire_at, traits: value.traits(), content };
         if value.len() < SNAPSHOT_LARGE_BYTES {
-            self.saved_as.put_entry(&mut self.frame, &head, value.bytes());
-            self.tally.add(tally);
+            self.put(&head, value.bytes());
         } else {
+            let tally = head.tally(value.len());
             let (before, behind) = self.saved_as.large_entry(self.db, &head, value.bytes());
             self.large.push(LargeEntry { before, value: value.to_shared(), behind, tally });
         }
+    }
+
+    fn put(&mut self, head: &EntryHead<'_>, value: &[u8]) {
+        self.saved_as.put_entry(&mut self.frame, head, value);
+        self.has_entries = true;
+        self.tally.add(head.tally(value.len()));
+    }
+
+    fn add_hash(&mut self, entry: EntryRef<'_>) {
+        if entry.weight() >= SNAPSHOT_LARGE_BYTES {
+            self.hashes.push(entry.key().into());
+            return;
+        }
+        let (key, expire_at, mut pairs) = (entry.key().to_vec(), entry.expire_at(), Vec::new());
+        let Ok(fields) = entry.fields() else { return };
+        fields.iter().for_each(|(field, value)| put_pair(&mut pairs, field, value));
+        let (traits, content) = (Traits::default(), Content::Hash);
+        self.put(&EntryHead { key: &key, expire_at, traits, content }, &pairs);
     }
 }

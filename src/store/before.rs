@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Entry, Origin, UnixMs};
+use super::{Entry, Origin, Type, UnixMs};
 
 /// The first byte of a part of a value, and the byte after its last one.
 pub type ValuePart = (u32, u32);
@@ -24,6 +24,10 @@ pub enum Before {
     /// Parts of its value were different. A second reference to a large value would force a copy of
     /// it when it next changes.
     Parts(Box<PartsBefore>),
+    /// A field of its hash had this value.
+    FieldWas(Entry),
+    /// Its hash did not have this field.
+    FieldAbsent(Box<[u8]>),
 }
 
 impl Before {
@@ -32,13 +36,22 @@ impl Before {
         matches!(self, Before::Absent | Before::Was(_))
     }
 
+    /// Whether it has to do with the fields of a hash. Another entry may refer to the same fields,
+    /// as they were: so such a state must be restored even if a whole state follows.
+    pub fn is_of_fields(&self) -> bool {
+        match self {
+            Before::FieldWas(_) | Before::FieldAbsent(_) => true,
+            Before::Was(entry) => entry.value_type() == Type::Hash,
+            _ => false,
+        }
+    }
+
     /// The memory that it keeps, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Before::Absent | Before::Expiry(_) | Before::Origin(_) => 0,
-            Before::Was(entry) => {
-                entry.bytes() + entry.shared_value().map_or(0, |value| value.bytes().len())
-            }
+            Before::Was(entry) | Before::FieldWas(entry) => entry.weight(),
+            Before::FieldAbsent(field) => field.len(),
             Before::Parts(parts) => {
                 size_of::<PartsBefore>()
                     + parts.bytes.len()
@@ -115,13 +128,46 @@ pub enum ChangeKind {
         /// The length of the value before.
         before: usize,
     },
+    /// Only these fields of its hash were set or removed; the hash may be new.
+    Fields(FieldNames),
     /// Anything else.
     Whole,
 }
 
 impl ChangeKind {
     /// The kind of this change and another one together.
-    pub(super) fn and(&self, other: Self) -> Self {
-        if *self == ChangeKind::Nothing { other } else { ChangeKind::Whole }
+    pub(super) fn and(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (ChangeKind::Nothing, other) => *self = other,
+            (ChangeKind::Fields(names), ChangeKind::Fields(others)) => names.add(&others),
+            _ => *self = ChangeKind::Whole,
+        }
+    }
+}
+
+/// Names of fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldNames {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: SmallVec<[u32; 2]>,
+}
+
+impl FieldNames {
+    /// One.
+    pub(super) fn one(name: &[u8]) -> Self {
+        FieldNames { bytes: name.into(), ends: smallvec::smallvec![name.len() as u32] }
+    }
+
+    fn add(&mut self, others: &FieldNames) {
+        let before = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| before + end));
+    }
+
+    /// They, in the order of the changes.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start as usize..end as usize])
     }
 }

@@ -4,6 +4,7 @@
 //! [`Store`](super::Store)). It notes what it has done in a [`Done`], for the caller's counters and
 //! notifications.
 
+mod fields;
 mod traits;
 
 use std::cell::Cell;
@@ -284,7 +285,7 @@ impl<'a> Edit<'a> {
         expire_at: Option<UnixMs>,
         traits: Traits,
     ) {
-        if let Some(found) = self.found() {
+        if let Some(found) = self.found_string() {
             self.keep_entry(found);
             return self.apply(kind, |table| {
                 table.overwrite(found, value, expire_at);
@@ -391,6 +392,10 @@ impl<'a> Edit<'a> {
             Before::Expiry(at) => self.expire_at(at),
             Before::Origin(origin) => self.set_origin(origin),
             Before::Parts(parts) => self.restore_parts(&parts),
+            Before::FieldWas(entry) => self.restore_field(&entry),
+            Before::FieldAbsent(field) => {
+                self.remove_field(&field);
+            }
         }
     }
 
@@ -416,7 +421,7 @@ impl<'a> Edit<'a> {
         change(self.table);
         self.done.changed = true;
         if self.done.keeping != Keeping::Nothing {
-            self.done.kind = self.done.kind.and(kind);
+            self.done.kind.and(kind);
         }
     }
 

@@ -12,6 +12,7 @@
 //! The first byte is full. How recently a key was used, which eviction needs, is beside the entry's
 //! address in the bucket: see `bucket.rs`.
 
+mod fields;
 mod known;
 mod overwrite;
 mod shape;
@@ -29,8 +30,8 @@ use shape::{
     key_len_bytes, value_len_bytes,
 };
 
-/// The upper half: the type of the value. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for
-/// other types.
+/// The upper half: the type of the value. 0 to 3 are strings, by their [`Origin`]; 4 to 7 are other
+/// types whose value is in the block, 8 to 15 those that have a reference there.
 const TYPE: u8 = 0b1111 << 4;
 const NO_STRING: u8 = 0b1100 << 4;
 /// How a string came about; neither flag if it was set as it is.
@@ -39,11 +40,18 @@ const COMPUTED: u8 = 1 << 5;
 /// Both: a string with traits behind it, which tell.
 const WITH_TRAITS: u8 = EDITED | COMPUTED;
 
+/// A hash in the block.
+const SMALL_HASH: u8 = 0b0100 << 4;
+/// A reference to a large hash: see `fields.rs`.
+const LARGE_HASH: u8 = 0b1000 << 4;
+/// The flag of all such references.
+const REFERENCE: u8 = 0b1000 << 4;
+
 /// The value of an expiry field that is present but unset (after PERSIST).
 const NO_EXPIRY: UnixMs = UnixMs::MIN;
 
 #[cfg(test)]
-const OTHER: u8 = 0b0101 << 4;
+const OTHER: u8 = 0b0111 << 4;
 
 /// An owned entry: a thin pointer to its block.
 pub struct Entry(NonNull<u8>);
@@ -102,6 +110,7 @@ impl Entry {
         let mut copy = Entry::with_traits(key, value, expire_at, traits);
         if self.check_string().is_err() {
             copy.set_type(self.flags());
+            self.share_reference();
         }
         copy
     }
@@ -429,28 +438,6 @@ impl Entry {
         (shape.flags & SHARED != 0).then(|| ManuallyDrop::into_inner(self.value_ref(shape)))
     }
 
-    /// Bytes that the entry takes from the allocator (a shared buffer is not counted).
-    #[inline]
-    pub fn bytes(&self) -> usize {
-        self.shape().block()
-    }
-
-    /// The bytes of the key's memory that follow from the entry alone: its block, and its value if
-    /// that has a buffer of its own. Each copy of a value counts: see [`ValueRef`].
-    #[inline]
-    pub fn weight(&self) -> usize {
-        let shape = self.shape();
-        shape.block() + self.buffer_bytes(shape.flags)
-    }
-
-    #[inline]
-    fn buffer_bytes(&self, flags: u8) -> usize {
-        if flags & SHARED == 0 {
-            return 0;
-        }
-        self.with_shared(|shared| Value::Shared(shared.value()).buffer_bytes())
-    }
-
     /// Moves to another block of the same size, unless the arena is busy.
     pub(super) fn relocate(&mut self) {
         // SAFETY: the arena gave the block for this size. Its bytes are the entry wherever they
@@ -491,6 +478,9 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let shape = self.shape();
         drop(self.take_shared(shape));
+        if shape.flags & REFERENCE != 0 {
+            self.drop_reference();
+        }
         // SAFETY: taken in `new` with the same block size; `overwrite` in place keeps that size.
         unsafe { arena::free(self.0, shape.block()) }
     }

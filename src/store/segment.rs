@@ -307,11 +307,11 @@ impl Segment {
 
     /// Visits the keys whose home is the bucket that `order` falls into, from `order` on. Returns
     /// the first order value after that bucket.
-    pub(super) fn visit_bucket(
-        &self,
+    pub(super) fn visit_bucket<'a>(
+        &'a self,
         hasher: &KeyHasher,
         order: u32,
-        visit: &mut dyn FnMut(EntryRef<'_>),
+        visit: &mut dyn FnMut(EntryRef<'a>),
     ) -> u64 {
         let (home, end) = (self.home(order), self.bucket_end(order));
         let mut at = home;

@@ -9,6 +9,7 @@
 //! from its start to its end exactly once.
 
 mod evict;
+mod fields;
 mod growth;
 mod traits;
 

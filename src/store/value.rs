@@ -48,6 +48,8 @@ pub enum Origin {
 pub enum Type {
     /// Bytes.
     String,
+    /// Fields with values.
+    Hash,
     /// Something that no command makes: it keeps the others honest.
     #[cfg(test)]
     Other,
@@ -58,6 +60,7 @@ impl Type {
     pub fn name(self) -> &'static str {
         match self {
             Type::String => "string",
+            Type::Hash => "hash",
             #[cfg(test)]
             Type::Other => "other",
         }

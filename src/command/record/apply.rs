@@ -5,9 +5,9 @@ use std::convert::Infallible;
 
 use super::super::range::{extend_to, with_made};
 use super::super::{Event, Limits, payload};
-use super::Record;
+use super::{Record, Words};
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::{Edit, Origin, SharedValue, Traits, UnixMs, Value, ValueParts};
+use crate::store::{Edit, Origin, SharedValue, Traits, UnixMs, Value, ValueParts, WrongType};
 
 /// Why a record cannot be applied to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum CannotApply {
     TooLong,
     /// Its payload is not one of RESTORE.
     Payload,
+    /// The key has a value of another type.
+    Type,
 }
 
 impl Record<'_> {
@@ -39,6 +41,12 @@ impl Record<'_> {
                 let value = payload::value(payload, &Limits::NONE);
                 let value = value.map_err(|_| CannotApply::Payload)?;
                 put_value(key, value, expire_at, Traits::default(), keep_bytes);
+            }
+            Record::HSet { pairs, .. } => set_fields(key, pairs, keep_bytes)?,
+            Record::HDel { fields, .. } => {
+                for field in fields.iter() {
+                    key.remove_field(field);
+                }
             }
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
@@ -76,6 +84,8 @@ impl Record<'_> {
             Record::Persist { .. } => first(Event::PERSIST),
             Record::Append { .. } => first(Event::APPEND),
             Record::SetRange { .. } => first(Event::SETRANGE),
+            Record::HSet { .. } => first(Event::HSET),
+            Record::HDel { .. } => first(Event::HDEL),
             Record::SetRanges { .. } => first(Event::SETBIT),
             Record::Restore { .. } => first(Event::RESTORE),
             Record::Rename { .. } => (Some(Event::RENAME_FROM), Some(Event::RENAME_TO)),
@@ -99,6 +109,17 @@ pub fn put_value(
     }
     let value = SharedValue::new(value.into_owned());
     key.set_with(Value::Shared(&value), expire_at, traits);
+}
+
+/// Sets fields of a hash: each word is a field, and the next one its value.
+fn set_fields(key: &mut Edit<'_>, pairs: Words<'_>, keep_bytes: usize) -> Result<(), CannotApply> {
+    let mut words = pairs.iter();
+    while let (Some(field), Some(value)) = (words.next(), words.next()) {
+        let large = (value.len() >= keep_bytes).then(|| SharedValue::new(value.to_vec()));
+        let value = large.as_ref().map_or(Value::Inline(value), Value::Shared);
+        key.set_field(field, value).map_err(|WrongType| CannotApply::Type)?;
+    }
+    Ok(())
 }
 
 /// Where a value ends.

@@ -2,7 +2,7 @@
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
-//! with `VERSION 1`, or with `VERSION 2` or `VERSION 4` if a record in it needs that. A text of
+//! with `VERSION 1`, or with `VERSION 2`, `4` or `5` if a record in it needs that. A text of
 //! version 3 is a part of a longer one: see `parts`.
 //!
 //! Records are unconditional: whether a command does anything was decided before they were made.
@@ -33,7 +33,7 @@ pub use write::{
 use crate::store::{Traits, UnixMs};
 
 /// The newest version of a text of records. Texts up to it can be read.
-pub const RECORD_VERSION: u32 = 4;
+pub const RECORD_VERSION: u32 = 5;
 
 /// What was done to a key, or to two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,20 @@ pub enum Record<'a> {
         /// The database of the copy.
         db: u32,
     },
+    /// `HSET key field value …`: fields of a hash; a missing key is created. Since version 5.
+    HSet {
+        /// The key.
+        key: &'a [u8],
+        /// A field and its value in turn.
+        pairs: Words<'a>,
+    },
+    /// `HDEL key field …`: the key is removed with its last field. Since version 5.
+    HDel {
+        /// The key.
+        key: &'a [u8],
+        /// The fields.
+        fields: Words<'a>,
+    },
     /// `FLUSHDB`: the database loses all its keys.
     FlushDb,
     /// `FLUSHALL`: all databases do.
@@ -159,6 +173,8 @@ impl<'a> Record<'a> {
             Record::Set { key, .. }
             | Record::SetRanges { key, .. }
             | Record::Restore { key, .. }
+            | Record::HSet { key, .. }
+            | Record::HDel { key, .. }
             | Record::Del { key }
             | Record::PexpireAt { key, .. }
             | Record::Persist { key }
@@ -181,6 +197,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn version(&self) -> u32 {
         match self {
+            Record::HSet { .. } | Record::HDel { .. } => 5,
             Record::Set { traits, .. } if !traits.are_logged_plain() => 4,
             Record::SetRanges { .. } | Record::Restore { .. } | Record::BitOp { .. } => 2,
             _ => 1,

@@ -121,8 +121,19 @@ impl<'a> Records<'a> {
                 }
                 Record::SetRanges { key, pieces: Pieces::Words(pieces) }
             }
-            name => return Err(misfit(name, 2)),
+            b"HSET" if count >= 4 && count.is_multiple_of(2) => {
+                let key = self.bulk()?;
+                Record::HSet { key, pairs: Words::Text(&self.text[self.now.at..end]) }
+            }
+            b"HDEL" if count >= 3 => {
+                let key = self.bulk()?;
+                Record::HDel { key, fields: Words::Text(&self.text[self.now.at..end]) }
+            }
+            name => return Err(misfit(name, self.now.version)),
         };
+        if record.version() > self.now.version {
+            return Err(misfit(words[0], self.now.version));
+        }
         self.now.at = end;
         Ok(record)
     }
@@ -268,7 +279,7 @@ fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
 #[cold]
 fn misfit(name: &[u8], version: u32) -> Flaw {
     let is_in = |names: &str| names.split(' ').any(|known| known.as_bytes() == name);
-    if is_in(NAMES) || version > 1 && is_in(NEWER_NAMES) {
+    if is_in(NAMES) || version > 1 && is_in(NEWER_NAMES) || version > 4 && is_in(NAMES_OF_FIELDS) {
         Flaw::Arguments(shown(name))
     } else {
         Flaw::Unknown(shown(name))
@@ -279,6 +290,9 @@ fn misfit(name: &[u8], version: u32) -> Flaw {
 const NAMES: &str = "SELECT MULTI EXEC SET DEL PEXPIREAT PERSIST APPEND SETRANGE RENAME COPY MOVE \
                      FLUSHDB FLUSHALL SWAPDB";
 const NEWER_NAMES: &str = "RESTORE BITOP";
+
+/// The names of those that are only in texts from version 5 on.
+const NAMES_OF_FIELDS: &str = "HSET HDEL";
 
 fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Record<'a>> {
     let (expire_at, rest) = match options {

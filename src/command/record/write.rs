@@ -161,6 +161,8 @@ impl Record<'_> {
                 out.extend_from_slice(b"$7\r\nREPLACE\r\n$6\r\nABSTTL\r\n");
             }
             Record::BitOp { args } => write_bit_op(out, args),
+            Record::HSet { key, pairs } => write_fields(out, b"$4\r\nHSET\r\n", key, pairs),
+            Record::HDel { key, fields } => write_fields(out, b"$4\r\nHDEL\r\n", key, fields),
             Record::Rename { key, to } => {
                 write_key(out, b"*3\r\n$6\r\nRENAME\r\n", key, to.len());
                 bulk(out, to);
@@ -203,6 +205,12 @@ fn write_ranges(out: &mut Vec<u8>, key: &[u8], pieces: Pieces<'_>) {
         number(out, offset);
         bulk(out, bytes);
     }
+}
+
+fn write_fields(out: &mut Vec<u8>, name: &[u8], key: &[u8], words: Words<'_>) {
+    count(out, 2 + words.iter().count());
+    write_key(out, name, key, 0);
+    words.iter().for_each(|word| bulk(out, word));
 }
 
 #[cold]

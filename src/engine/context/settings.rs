@@ -41,6 +41,10 @@ pub struct Settings {
     pub max_key_bytes: AtomicUsize,
     /// `midi.max-value-bytes`.
     pub max_value_bytes: AtomicUsize,
+    /// `midi.hash-max-listpack-entries`.
+    pub listpack_entries: AtomicUsize,
+    /// `midi.hash-max-listpack-value`.
+    pub listpack_value: AtomicUsize,
     /// `midi.keep-bytes`.
     pub keep_bytes: AtomicUsize,
     /// `midi.max-atomic-keys`.
@@ -68,6 +72,8 @@ impl Default for Settings {
             max_pattern_bytes: size(limits::MAX_PATTERN_BYTES_DEFAULT),
             max_key_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
             max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
+            listpack_entries: size(limits::LISTPACK_ENTRIES_DEFAULT),
+            listpack_value: size(limits::LISTPACK_VALUE_DEFAULT),
             keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
             max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
             journal_buffer: size(limits::JOURNAL_BUFFER_DEFAULT),
@@ -90,6 +96,8 @@ impl Settings {
             max_atomic_keys: self.max_atomic_keys.load(Ordering::Relaxed),
             max_reply_bytes,
             max_bytes_at_once: usize::MAX,
+            listpack_entries: self.listpack_entries.load(Ordering::Relaxed),
+            listpack_value: self.listpack_value.load(Ordering::Relaxed),
         }
     }
 }

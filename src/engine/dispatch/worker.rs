@@ -23,7 +23,7 @@ use crate::limits::{
     ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, GATHERED_FOR,
     MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
-use crate::store::{Now, UnixMs};
+use crate::store::{Now, UnixMs, free_left, has_left};
 use crate::sync::Released;
 
 /// How long a worker sleeps if all its work is blocked by others.
@@ -154,6 +154,7 @@ impl<'a> Worker<'a> {
         progress |= self.visit_shards();
         progress |= self.one_slice();
         progress |= self.expire();
+        progress |= self.free_hashes();
         let evicted = self.evicting.slice(self.engine, self.slot, self.now);
         progress |= evicted == Progress::More;
         let packed = self.packing.slice(self.engine, self.number, self.now);
@@ -175,6 +176,16 @@ impl<'a> Worker<'a> {
             && packed != Progress::Blocked;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
         self.sleep(nap);
+    }
+
+    /// Frees large hashes that nothing refers to any more, as far as a slice allows. True if some
+    /// are left.
+    fn free_hashes(&self) -> bool {
+        if !has_left() {
+            return false;
+        }
+        let end = Instant::now() + SLICE;
+        !free_left(&mut || Instant::now() < end)
     }
 
     /// Sleeps, or waits for the port's connections, until woken or until `nap` is over.

@@ -145,18 +145,32 @@ impl StagedShard<'_> {
     /// Adds a key with this hash. False if there is one of that name.
     #[inline]
     pub fn insert(&mut self, db: u32, hash: KeyHash, new: &StagedKey<'_>) -> bool {
+        self.insert_with(db, hash, new.key, |edit| {
+            let is_new = !edit.is_there();
+            if is_new {
+                edit.set_with(new.value, new.expire_at, new.traits);
+            }
+            is_new
+        })
+    }
+
+    /// Has a key with this hash changed by `insert`, which only adds to it.
+    #[inline]
+    pub fn insert_with<R>(
+        &mut self,
+        db: u32,
+        hash: KeyHash,
+        key: &[u8],
+        insert: impl FnOnce(&mut Edit<'_>) -> R,
+    ) -> R {
         let (now, mut done) = (before_all(), Done::default());
         let table = self.store.db(db);
         if table.is_empty() {
             table.presize(self.expected);
         }
-        let mut edit = Edit::new(table, self.hasher, hash, new.key, &now, &mut done);
-        if edit.is_there() {
-            return false;
-        }
-        edit.set_with(new.value, new.expire_at, new.traits);
-        self.slots.count(db, || new.key, 1);
-        true
+        let result = insert(&mut Edit::new(table, self.hasher, hash, key, &now, &mut done));
+        self.slots.count(db, || key, done.gained());
+        result
     }
 }
 

@@ -18,6 +18,8 @@ pub enum ReplayError {
     TooLong,
     /// Its payload is damaged.
     Payload,
+    /// It is about the fields of a key that is no hash.
+    Type,
     /// It is about all keys, and is not the last one of its text.
     NotLast,
     /// Only the main thread can replay it, and a worker has got it.
@@ -34,6 +36,7 @@ impl fmt::Display for ReplayError {
             }
             ReplayError::TooLong => write!(out, "a record makes a value too long"),
             ReplayError::Payload => write!(out, "the payload of a RESTORE is damaged"),
+            ReplayError::Type => write!(out, "a record of fields, but its key is no hash"),
             ReplayError::NotHere => write!(out, "a BITOP in a text of version 1"),
             ReplayError::Refused => write!(out, "a BITOP that this midi refuses"),
             ReplayError::NotLast => write!(out, "a record about all keys is not the last one"),
@@ -48,6 +51,7 @@ impl From<CannotApply> for ReplayError {
         match error {
             CannotApply::TooLong => ReplayError::TooLong,
             CannotApply::Payload => ReplayError::Payload,
+            CannotApply::Type => ReplayError::Type,
         }
     }
 }

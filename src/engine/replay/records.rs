@@ -18,7 +18,7 @@ use super::ReplayError;
 use crate::command::record::{Record, Words};
 use crate::command::{Args, Event, Limits, Transcript, number_of};
 use crate::limits::AHEAD;
-use crate::store::{Edit, Now, Store, UnixMs};
+use crate::store::{Edit, Entry, Now, Store, UnixMs};
 use crate::sync::Locked;
 
 /// A key, and where it is.
@@ -144,13 +144,14 @@ impl Engine {
         let count = if shards[0] == shards[1] { 1 } else { 2 };
         let Some(mut held) = self.shards().take_many(&shards[..count], taking) else { return 0 };
         let entry = self.replay_on(slot, of_shard(&mut held, from.1.shard), from, |edit| {
-            let entry = edit.read().map(|entry| entry.copy_as(to.0));
             if !matches!(record, Record::Copy { .. }) {
+                let entry = edit.read().map(|entry| entry.copy_as(to.0));
                 edit.remove();
-            } else if let Some(copy) = &entry {
-                copy.take_copys_memory();
+                return entry;
             }
-            entry
+            let copy = edit.copy_apart(to.0);
+            copy.iter().for_each(Entry::take_copys_memory);
+            copy
         });
         if let Some(entry) = entry {
             self.replay_on(slot, of_shard(&mut held, to.1.shard), to, |edit| edit.put(entry));

@@ -69,7 +69,7 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 25] = [
+pub static NUMBERS: [Number; 27] = [
     fixed("threads", 0, limits::THREADS),
     fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
     // Read with the host's own limit: see `eviction.rs`.
@@ -82,6 +82,10 @@ pub static NUMBERS: [Number; 25] = [
     length("max-key-bytes", limits::MAX_STRING_BYTES_DEFAULT, 1, |live| &live.max_key_bytes),
     length("max-value-bytes", limits::MAX_STRING_BYTES_DEFAULT, 1, |live| &live.max_value_bytes),
     length("keep-bytes", limits::KEEP_BYTES_DEFAULT, 1024, |live| &live.keep_bytes),
+    number("hash-max-listpack-entries", limits::LISTPACK_ENTRIES_DEFAULT, 0..=i64::MAX, |live| {
+        &live.listpack_entries
+    }),
+    size("hash-max-listpack-value", limits::LISTPACK_VALUE_DEFAULT, 0, |live| &live.listpack_value),
     number("max-atomic-keys", limits::MAX_ATOMIC_KEYS_DEFAULT, limits::MAX_ATOMIC_KEYS, |live| {
         &live.max_atomic_keys
     }),
@@ -123,9 +127,14 @@ pub static NUMBERS: [Number; 25] = [
     }),
 ];
 
-/// Settings of the port that default to the host's, and Redis's defaults for hosts that do not
+/// Settings that default to the host's, and Redis's defaults for hosts that do not
 /// report theirs.
-pub const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
+pub const LIKE_THE_HOST: [(&str, i64); 4] = [
+    ("timeout", 0),
+    ("tcp-keepalive", 300),
+    ("hash-max-listpack-entries", limits::LISTPACK_ENTRIES_DEFAULT),
+    ("hash-max-listpack-value", limits::LISTPACK_VALUE_DEFAULT),
+];
 
 /// A setting that is one of two words.
 pub struct Switch {

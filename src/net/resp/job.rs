@@ -111,6 +111,12 @@ impl Reply for PortReply {
     fn map(&mut self, len: usize) {
         self.resp().map(len);
     }
+    fn pairs(&mut self, len: usize) {
+        self.resp().pairs(len);
+    }
+    fn pair(&mut self) {
+        self.resp().pair();
+    }
     fn value(&mut self, value: &StringRef<'_>) {
         self.resp().value(value);
     }

@@ -215,6 +215,16 @@ impl Reply for RespReply<'_> {
     fn map(&mut self, len: usize) {
         if self.resp3 { self.head(b'%', len) } else { self.head(b'*', 2 * len) }
     }
+
+    fn pairs(&mut self, len: usize) {
+        self.array(if self.resp3 { len } else { 2 * len });
+    }
+
+    fn pair(&mut self) {
+        if self.resp3 {
+            self.array(2);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Edit<'_> {
             self.done.keep(|| Before::Origin(had));
             // A part without any bytes.
             let kind = ChangeKind::Parts { parts: smallvec![(0, 0)], before };
-            self.done.kind = self.done.kind.and(kind);
+            self.done.kind.and(kind);
         }
     }
 }

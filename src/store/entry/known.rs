@@ -1,8 +1,9 @@
 //! What an entry tells of its value besides the bytes.
 
+use super::shape::SHARED;
 use super::shape::Shape;
-use super::{COMPUTED, EDITED, Entry, TYPE, WITH_TRAITS};
-use crate::store::{Origin, Traits, Type};
+use super::{COMPUTED, EDITED, Entry, LARGE_HASH, REFERENCE, SMALL_HASH, TYPE, WITH_TRAITS};
+use crate::store::{Origin, Traits, Type, Value};
 
 impl Origin {
     pub(super) fn flags(self) -> u8 {
@@ -20,6 +21,7 @@ impl Entry {
         match self.flags() & TYPE {
             #[cfg(test)]
             super::OTHER => Type::Other,
+            SMALL_HASH | LARGE_HASH => Type::Hash,
             _ => Type::String,
         }
     }
@@ -85,5 +87,30 @@ impl Entry {
         let gained = new.bytes() as i64 - self.bytes() as i64;
         *self = new;
         gained
+    }
+
+    /// Bytes that the entry takes from the allocator (a shared buffer is not counted).
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.shape().block()
+    }
+
+    /// The bytes of the key's memory that follow from the entry alone: its block, and its value if
+    /// that has a buffer of its own. Each copy of a value counts: see [`ValueRef`].
+    #[inline]
+    pub fn weight(&self) -> usize {
+        let shape = self.shape();
+        shape.block() + self.buffer_bytes(shape.flags)
+    }
+
+    #[inline]
+    pub(super) fn buffer_bytes(&self, flags: u8) -> usize {
+        if flags & (SHARED | REFERENCE) == 0 {
+            return 0;
+        }
+        if flags & REFERENCE != 0 {
+            return self.bytes_of_reference();
+        }
+        self.with_shared(|shared| Value::Shared(shared.value()).buffer_bytes())
     }
 }

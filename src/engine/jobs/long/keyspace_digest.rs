@@ -2,6 +2,9 @@
 //!
 //! ```text
 //! key       XXH3(type 1 │ key's length 4 │ key │ 0, or 1 and expiry 8 │ value)
+//! type      0: string, 1: hash
+//! value     of a string its bytes; of a hash its number of fields 8 │ their sum 16
+//! fields    the sum of XXH3(field's length 4 │ field │ value) over them
 //! database  the sum of its keys
 //! keyspace  the sum of XXH3(database's number 4 │ its sum 16), over the databases that have keys
 //! ```
@@ -20,8 +23,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::visits::Visits;
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
-use crate::limits::DIGEST_PIECE_BYTES;
-use crate::store::{Entry, EntryRef, KeyHasher, Store, Type};
+use crate::limits::{DIGEST_FIELDS, DIGEST_PIECE_BYTES};
+use crate::store::{Entry, EntryRef, FieldCursor, KeyHasher, Store, Type};
 
 /// The sums of the databases that were visited, by number.
 type Sums = BTreeMap<u32, u128>;
@@ -88,9 +91,15 @@ struct Place {
 /// A key whose value is hashed piece by piece: hashing all of it would take too long.
 struct LargeKey {
     key: Box<[u8]>,
-    hasher: Box<Xxh3>,
-    /// How many bytes of the value have been hashed.
-    done: usize,
+    hashed: HashedSoFar,
+}
+
+/// How much of a value has been hashed.
+enum HashedSoFar {
+    /// So many bytes of a string.
+    String(Box<Xxh3>, usize),
+    /// The fields of a hash before a cursor.
+    Fields { head: Box<[u8]>, cursor: FieldCursor, count: usize, sum: u128 },
 }
 
 impl Part for DigestPart {
@@ -153,6 +162,17 @@ impl Place {
         let mut add = |entry: EntryRef<'_>| {
             // Expired keys count as long as they are there: a digest depends on no clock.
             write_head(&entry, bytes);
+            if entry.value_type() == Type::Hash {
+                let key = entry.key().to_vec();
+                let Ok(fields) = entry.fields() else { return };
+                if fields.len() > DIGEST_FIELDS {
+                    large.push(LargeKey::of_hash(&key, bytes));
+                } else {
+                    let of_fields = fields.iter().map(digest_of_field).fold(0, u128::wrapping_add);
+                    *sum = sum.wrapping_add(digest_of_hash(bytes, fields.len(), of_fields));
+                }
+                return;
+            }
             let value = Entry::string(&entry).unwrap_or_default();
             if value.len() > DIGEST_PIECE_BYTES {
                 large.push(LargeKey::new(entry.key(), bytes));
@@ -179,7 +199,13 @@ impl LargeKey {
     fn new(key: &[u8], head: &[u8]) -> Self {
         let mut hasher = Box::new(Xxh3::new());
         hasher.update(head);
-        LargeKey { key: key.into(), hasher, done: 0 }
+        LargeKey { key: key.into(), hashed: HashedSoFar::String(hasher, 0) }
+    }
+
+    /// The same, of a hash.
+    fn of_hash(key: &[u8], head: &[u8]) -> Self {
+        let hashed = HashedSoFar::Fields { head: head.into(), cursor: 0, count: 0, sum: 0 };
+        LargeKey { key: key.into(), hashed }
     }
 
     /// Hashes the next piece of the value. Returns the key's hash at the end, 0 if the key has been
@@ -189,15 +215,45 @@ impl LargeKey {
         let found = table.and_then(|table| {
             table.find(hasher.hash(&self.key), &self.key).map(|found| table.entry(found))
         });
-        let Some(string) = found.and_then(|entry| entry.string().ok()) else { return Some(0) };
+        let Some(entry) = found else { return Some(0) };
         // It may be another value by now, even a shorter one. Then the digest is of no moment, as
         // whenever somebody writes.
-        let rest = string.bytes().get(self.done..).unwrap_or_default();
-        let piece = &rest[..rest.len().min(DIGEST_PIECE_BYTES)];
-        self.hasher.update(piece);
-        self.done += piece.len();
-        (piece.len() == rest.len()).then(|| self.hasher.digest128())
+        match &mut self.hashed {
+            HashedSoFar::String(hasher, done) => {
+                let Ok(string) = entry.string() else { return Some(0) };
+                let rest = string.bytes().get(*done..).unwrap_or_default();
+                let piece = &rest[..rest.len().min(DIGEST_PIECE_BYTES)];
+                hasher.update(piece);
+                *done += piece.len();
+                (piece.len() == rest.len()).then(|| hasher.digest128())
+            }
+            HashedSoFar::Fields { head, cursor, count, sum } => {
+                let Ok(fields) = entry.fields() else { return Some(0) };
+                let next = fields.scan(*cursor, &mut |field, value| {
+                    *sum = sum.wrapping_add(digest_of_field((field, value)));
+                    *count += 1;
+                });
+                *cursor = next.unwrap_or(0);
+                next.is_none().then(|| digest_of_hash(&mut head.to_vec(), *count, *sum))
+            }
+        }
     }
+}
+
+/// The hash of a field and its value.
+fn digest_of_field((field, value): (&[u8], &[u8])) -> u128 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&(field.len() as u32).to_le_bytes());
+    hasher.update(field);
+    hasher.update(value);
+    hasher.digest128()
+}
+
+/// That of a key with so many fields. `bytes` begins with the bytes before its value.
+fn digest_of_hash(bytes: &mut Vec<u8>, count: usize, sum: u128) -> u128 {
+    bytes.extend_from_slice(&(count as u64).to_le_bytes());
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    xxh3_128(bytes)
 }
 
 /// Replaces `bytes` with the bytes of a key that are hashed before its value.
@@ -205,6 +261,7 @@ fn write_head(entry: &Entry, bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.push(match entry.value_type() {
         Type::String => 0,
+        Type::Hash => 1,
         #[cfg(test)]
         Type::Other => u8::MAX,
     });

@@ -48,7 +48,8 @@ impl Ledger {
             }
         } else {
             // A replay finds the key that has expired.
-            if done.expired && matches!(done.kind(), ChangeKind::Parts { .. }) {
+            let is_part = matches!(done.kind(), ChangeKind::Parts { .. } | ChangeKind::Fields(_));
+            if done.expired && is_part {
                 run.add(at.db, Record::Del { key });
             }
             let entry = store

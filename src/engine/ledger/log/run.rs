@@ -1,10 +1,13 @@
 //! The run that a thread has under way: its records, and what its keys were before.
 
+mod fields;
+
 use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
 
 use crate::command::record::{MULTI, Pieces, Record, RecordText, select};
 use crate::limits::{KEPT_ONCE_BYTES, REFERRED_BYTES};
-use crate::store::{Before, ChangeKind, Entry, EntryRef, Table};
+use crate::store::{Before, ChangeKind, Entry, EntryRef, Table, Type, UnixMs};
 
 /// Where a key's name begins and ends in the names of a run.
 pub(in crate::engine::ledger) type NameAt = (u32, u32);
@@ -102,18 +105,21 @@ impl OpenRun {
 
     /// [`OpenRun::note`], if the run keeps much: of a key that it keeps whole it needs no more,
     /// because a run is taken back as a whole. However often it overwrites keys, it keeps no more
-    /// than what they were before it.
+    /// than what they were before it. Hashes are an exception: see [`Before::is_of_fields`].
     #[cold]
     fn note_once(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
         let mut whole = self.whole.take().unwrap_or_else(|| self.kept_whole());
         let keys = whole.entry(db).or_default();
         let mut is_whole = keys.contains(key);
-        if !is_whole {
-            let needed = before.into_iter().take_while(|before| {
-                let is_needed = !is_whole;
+        let needed: SmallVec<[Before; 1]> = before
+            .into_iter()
+            .filter(|before| {
+                let is_needed = !is_whole || before.is_of_fields();
                 is_whole |= before.is_whole();
                 is_needed
-            });
+            })
+            .collect();
+        if !needed.is_empty() {
             let name = self.add_name(key);
             self.note_named(db, name, needed);
         }
@@ -188,11 +194,16 @@ impl OpenRun {
     ) {
         let Some(entry) = entry else { return self.add(db, Record::Del { key }) };
         let expire_at = entry.expire_at();
-        let Ok(value) = entry.string() else { return };
+        if *kind == ChangeKind::Expiry {
+            return self.add_expiry(db, key, expire_at);
+        }
+        let value = match entry.value_type() {
+            Type::Hash => return self.add_hash(db, key, entry, kind),
+            _ => entry.string(),
+        };
+        let Ok(value) = value else { return };
         let bytes = value.bytes();
         let record = match (kind, expire_at) {
-            (ChangeKind::Expiry, Some(at)) => Record::PexpireAt { key, at },
-            (ChangeKind::Expiry, None) => Record::Persist { key },
             (ChangeKind::Parts { parts, before }, _) => match parts[..] {
                 [(start, end)] if (start as usize) < bytes.len() => {
                     let part = &bytes[start as usize..bytes.len().min(end as usize)];
@@ -219,6 +230,16 @@ impl OpenRun {
             return self.text.add_set(key, value, expire_at, &traits);
         }
         self.add(db, record);
+    }
+
+    fn add_expiry(&mut self, db: u32, key: &[u8], expire_at: Option<UnixMs>) {
+        self.add(
+            db,
+            match expire_at {
+                Some(at) => Record::PexpireAt { key, at },
+                None => Record::Persist { key },
+            },
+        );
     }
 
     /// Adds what a later run of the same unit has done.

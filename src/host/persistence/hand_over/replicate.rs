@@ -76,7 +76,8 @@ pub(super) fn is_as_command(text: &RecordText) -> bool {
         Some(Ok(Record::Set { traits, .. })) => traits == Traits::default(),
         // The command does nothing then, the record changes how the value came about.
         Some(Ok(Record::SetRange { bytes, .. })) => !bytes.is_empty(),
-        Some(Ok(record)) => !matches!(record, Record::SetRanges { .. }),
+        // An older midi does not have the commands.
+        Some(Ok(record)) => record.version() <= 2 && !matches!(record, Record::SetRanges { .. }),
         _ => false,
     }
 }

@@ -1,0 +1,120 @@
+//! HRANDFIELD.
+
+use super::KEY;
+use crate::command::string::ELEMENT_BYTES;
+use crate::command::{
+    Access, Action, Arg, ArgKind, Args, Command, Error, Flags, Keys, OneKey, Reply, Run, arg, docs,
+    tips, word,
+};
+use crate::limits::DRAWN_FIELDS;
+use crate::store::Fields;
+
+const OPTIONS: &[Arg] =
+    &[arg("count", ArgKind::Integer), word("withvalues", "WITHVALUES").optional()];
+
+pub(in crate::command) static HRANDFIELD: Command = Command {
+    name: "hrandfield",
+    arity: -2,
+    keys: Keys::One(Access::Read),
+    tips: &[tips::ANY_OUTPUT],
+    docs: docs(
+        "Returns a field that is drawn at random, or several: different ones, or with a negative \
+         count any.",
+    )
+    .costs("O(N), N being the number of fields returned")
+    .takes(&[KEY, arg("options", ArgKind::Block(OPTIONS)).optional()]),
+    action: Action::OneKey(Run::Read(hrandfield)),
+    ..Command::on_hashes(Flags { readonly: true, ..Flags::NONE })
+};
+
+/// A field and its value.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn draw() -> u64 {
+    fastrand::u64(..)
+}
+
+fn hrandfield(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    if cx.args.len() == 2 {
+        match cx.fields()? {
+            Some(fields) => reply.bulk(fields.drawn(&mut draw).0),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    let (count, with_values) = options(&cx.args)?;
+    let Some(fields) = cx.fields()?.filter(|_| count != 0) else {
+        reply.array(0);
+        return Ok(());
+    };
+    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    if count < 0 && wanted > DRAWN_FIELDS {
+        return Err(Error::TooManyDrawn(DRAWN_FIELDS));
+    }
+    // How long they are is not known before they are drawn.
+    cx.limits
+        .reply(2 * ELEMENT_BYTES * if count < 0 { wanted } else { wanted.min(fields.len()) })?;
+    let drawn = if count < 0 {
+        (0..wanted).map(|_| fields.drawn(&mut draw)).collect()
+    } else {
+        different(fields, wanted)
+    };
+    let len = |(field, value): &Pair<'_>| field.len() + if with_values { value.len() } else { 0 };
+    cx.limits.reply(drawn.iter().map(len).sum())?;
+    say(reply, &drawn, with_values);
+    Ok(())
+}
+
+fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
+    let count = args.integer(2)?;
+    if count == i64::MIN {
+        return Err(Error::BeyondLong);
+    }
+    let with_values = args.len() > 3;
+    if args.len() > 4 || with_values && !args.is(3, "withvalues") {
+        return Err(Error::Syntax);
+    }
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(Error::OutOfRange);
+    }
+    Ok((count, with_values))
+}
+
+/// Different fields; all of them if there are no more.
+fn different(fields: Fields<'_>, wanted: usize) -> Vec<Pair<'_>> {
+    if wanted >= fields.len() {
+        return fields.iter().collect();
+    }
+    // Drawing a field again and again costs more than looking at all of them once.
+    if wanted > fields.len() / 3 || matches!(fields, Fields::Small(_)) {
+        let mut all: Vec<Pair<'_>> = fields.iter().collect();
+        for at in 0..wanted {
+            let other = fastrand::usize(at..all.len());
+            all.swap(at, other);
+        }
+        all.truncate(wanted);
+        return all;
+    }
+    let mut names = hashbrown::HashSet::with_capacity(wanted);
+    let mut drawn = Vec::with_capacity(wanted);
+    while drawn.len() < wanted {
+        let pair = fields.drawn(&mut draw);
+        if names.insert(pair.0) {
+            drawn.push(pair);
+        }
+    }
+    drawn
+}
+
+fn say(reply: &mut dyn Reply, drawn: &[Pair<'_>], with_values: bool) {
+    if !with_values {
+        reply.array(drawn.len());
+        return drawn.iter().for_each(|(field, _)| reply.bulk(field));
+    }
+    reply.pairs(drawn.len());
+    for (field, value) in drawn {
+        reply.pair();
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+}

@@ -1,0 +1,168 @@
+//! Reading fields.
+
+use super::{FIELD, KEY};
+use crate::command::string::ELEMENT_BYTES;
+use crate::command::{
+    Access, Action, Arg, Command, Error, Flags, Keys, OneKey, Reply, Run, docs, tips,
+};
+
+type Read = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    summary: &'static str,
+    args: &'static [Arg],
+    action: Read,
+) -> Command {
+    Command {
+        name,
+        arity,
+        keys: Keys::One(Access::Read),
+        docs: docs(summary).takes(args),
+        action: Action::OneKey(Run::Read(action)),
+        ..Command::on_hashes(Flags { readonly: true, fast: true, ..Flags::NONE })
+    }
+}
+
+/// A row of a command that returns something of all fields.
+const fn row_of_all(
+    name: &'static str,
+    summary: &'static str,
+    tips: &'static [&'static str],
+    action: Read,
+) -> Command {
+    let flags = Flags { readonly: true, ..Flags::NONE };
+    Command {
+        docs: docs(summary).costs("O(N), N being the number of fields").takes(&[KEY]),
+        categories: Command::on_hashes(flags).categories,
+        flags,
+        tips,
+        ..row(name, 2, summary, &[KEY], action)
+    }
+}
+
+pub(in crate::command) static HGET: Command =
+    row("hget", 3, "Returns the value of a field.", &[KEY, FIELD], |cx, reply| {
+        match cx.fields()?.and_then(|fields| fields.get(cx.args.get(2))) {
+            None => reply.null(),
+            Some(value) => {
+                cx.limits.reply(value.len())?;
+                reply.bulk(value);
+            }
+        }
+        Ok(())
+    });
+
+pub(in crate::command) static HMGET: Command = Command {
+    docs: docs("Returns the values of several fields.")
+        .costs("O(N), N being the number of fields asked for")
+        .takes(&[KEY, FIELD.multiple()]),
+    ..row("hmget", -3, "Returns the values of several fields.", &[], hmget)
+};
+
+pub(in crate::command) static HEXISTS: Command = Command {
+    keys: Keys::One(Access::Look),
+    ..row("hexists", 3, "Tells whether there is a field.", &[KEY, FIELD], |cx, reply| {
+        let value = cx.fields()?.and_then(|fields| fields.get(cx.args.get(2)));
+        reply.integer(value.is_some().into());
+        Ok(())
+    })
+};
+
+pub(in crate::command) static HLEN: Command = Command {
+    keys: Keys::One(Access::Look),
+    ..row("hlen", 2, "Returns the number of fields.", &[KEY], |cx, reply| {
+        reply.integer(cx.fields()?.map_or(0, |fields| fields.len()) as i64);
+        Ok(())
+    })
+};
+
+pub(in crate::command) static HSTRLEN: Command = Command {
+    keys: Keys::One(Access::Look),
+    ..row("hstrlen", 3, "Returns the length of a field's value.", &[KEY, FIELD], |cx, reply| {
+        let value = cx.fields()?.and_then(|fields| fields.get(cx.args.get(2)));
+        reply.integer(value.map_or(0, <[u8]>::len) as i64);
+        Ok(())
+    })
+};
+
+pub(in crate::command) static HKEYS: Command =
+    row_of_all("hkeys", "Returns the names of all fields.", &[tips::ANY_ORDER], |cx, reply| {
+        list(cx, reply, |(field, _)| field)
+    });
+
+pub(in crate::command) static HVALS: Command =
+    row_of_all("hvals", "Returns the values of all fields.", &[tips::ANY_ORDER], |cx, reply| {
+        list(cx, reply, |(_, value)| value)
+    });
+
+pub(in crate::command) static HGETALL: Command =
+    row_of_all("hgetall", "Returns all fields and their values.", &[tips::ANY_ORDER], hgetall);
+
+fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let fields = cx.fields()?;
+    let value = |&name: &&[u8]| fields.and_then(|fields| fields.get(name));
+    let names = cx.args.from(2);
+    if cx.limits.has_reply_limit() {
+        let bytes = names.iter().map(|name| ELEMENT_BYTES + value(name).map_or(0, <[u8]>::len));
+        cx.limits.reply(bytes.sum())?;
+    }
+    reply.array(names.len());
+    for name in names {
+        match value(name) {
+            Some(value) => reply.bulk(value),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// A field and its value.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// Replies with a part of each field.
+fn list(
+    cx: &OneKey<'_>,
+    reply: &mut dyn Reply,
+    part: impl for<'a> Fn(Pair<'a>) -> &'a [u8],
+) -> Result<(), Error> {
+    let Some(fields) = cx.fields()? else {
+        reply.array(0);
+        return Ok(());
+    };
+    if cx.limits.has_reply_limit() {
+        check_reply(cx, fields.iter().map(|pair| ELEMENT_BYTES + part(pair).len()))?;
+    }
+    reply.array(fields.len());
+    fields.iter().for_each(|pair| reply.bulk(part(pair)));
+    Ok(())
+}
+
+fn hgetall(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let Some(fields) = cx.fields()? else {
+        reply.map(0);
+        return Ok(());
+    };
+    if cx.limits.has_reply_limit() {
+        let bytes = |(field, value): Pair<'_>| 2 * ELEMENT_BYTES + field.len() + value.len();
+        check_reply(cx, fields.iter().map(bytes))?;
+    }
+    reply.map(fields.len());
+    for (field, value) in fields.iter() {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+/// Refuses a reply of elements of these sizes that must not be made on this thread. It looks at no
+/// more of them than are needed for that.
+fn check_reply(cx: &OneKey<'_>, sizes: impl Iterator<Item = usize>) -> Result<(), Error> {
+    let mut bytes = 0;
+    for size in sizes {
+        bytes += size;
+        cx.limits.reply(bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! The large form of a hash: a table of its own.
+//!
+//! ```text
+//! Entry ── Arc ── LargeHash ── Table ── Entry of a field: its name and its value
+//! ```
+//!
+//! Several entries may refer to one. Only one of them is in a shard's table; the others are states
+//! that a log of changes keeps (of a key that was renamed, say), and wait until that entry's
+//! changes have been taken back. So the holder of the shard alone reads and changes the fields.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use super::FieldCursor;
+use crate::limits::FREED_AT_ONCE_FIELDS;
+use crate::store::{Entry, KeyHasher, Remains, Table, Value};
+
+/// The fields of a large hash.
+pub struct LargeHash {
+    hasher: KeyHasher,
+    /// The memory that it takes, for those who may not read the table.
+    bytes: AtomicUsize,
+    table: UnsafeCell<Table>,
+}
+
+// SAFETY: the table is reached only through the entry in the shard's table, by the holder of the
+// shard; other threads read `bytes`, and may drop the last reference.
+unsafe impl Sync for LargeHash {}
+
+impl LargeHash {
+    /// One without fields.
+    pub(in crate::store) fn new(hasher: KeyHasher) -> Self {
+        let bytes = AtomicUsize::new(size_of::<Self>());
+        LargeHash { hasher, bytes, table: UnsafeCell::default() }
+    }
+
+    /// The table of the fields.
+    pub(super) fn table(&self) -> &Table {
+        // SAFETY: only the holder of the shard comes here, and `change` lends the table to nobody
+        // who would come here meanwhile.
+        unsafe { &*self.table.get() }
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(in crate::store) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Table, &KeyHasher) -> R) -> R {
+        // SAFETY: the caller has the entry that refers to it for itself, and so the shard.
+        let table = unsafe { &mut *self.table.get() };
+        let result = change(table, &self.hasher);
+        self.bytes.store(size_of::<Self>() + table.census().bytes as usize, Relaxed);
+        result
+    }
+
+    /// The value of a field.
+    pub(super) fn get(&self, field: &[u8]) -> Option<&[u8]> {
+        let found = self.table().find(self.hasher.hash(field), field)?;
+        Some(self.table().field(found).1)
+    }
+
+    /// A field as an entry, of which large values are shared.
+    pub(in crate::store) fn entry_of(&self, field: &[u8]) -> Option<Entry> {
+        let found = self.table().find(self.hasher.hash(field), field)?;
+        Some(self.table().entry(found).copy_as(field))
+    }
+
+    /// Sets a field. True if it is new.
+    pub(in crate::store) fn set(&self, field: &[u8], value: Value<'_>) -> bool {
+        self.change(|table, hasher| {
+            let hash = hasher.hash(field);
+            match table.find(hash, field) {
+                Some(found) => {
+                    table.overwrite(found, value, None);
+                    false
+                }
+                None => {
+                    table.put(hasher, hash, Entry::new(field, value, None));
+                    true
+                }
+            }
+        })
+    }
+
+    /// Removes a field, and returns it.
+    pub(in crate::store) fn remove(&self, field: &[u8]) -> Option<Entry> {
+        self.change(|table, hasher| {
+            let hash = hasher.hash(field);
+            let found = table.find(hash, field)?;
+            Some(table.remove(hasher, hash, found))
+        })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.table().fields()
+    }
+
+    /// See [`Fields::scan`](super::Fields::scan).
+    pub(super) fn scan<'a>(
+        &'a self,
+        cursor: FieldCursor,
+        visit: &mut dyn FnMut(&'a [u8], &'a [u8]),
+    ) -> Option<FieldCursor> {
+        self.table().scan_fields(&self.hasher, cursor, visit)
+    }
+
+    /// See [`Fields::drawn`](super::Fields::drawn).
+    ///
+    /// A place in the order is drawn, and a field of the bucket there; more often from buckets that
+    /// have more fields for their share of the order, so that all fields are as likely.
+    pub(super) fn drawn(&self, draw: &mut dyn FnMut() -> u64) -> (&[u8], &[u8]) {
+        let (mut found, mut tries) = (Vec::new(), 0);
+        loop {
+            let at = draw() as u32;
+            let start = self.table().bucket_start(at);
+            found.clear();
+            let end = self.scan(start, &mut |field, value| found.push((field, value)));
+            // Four times as many as a share of `width` of the order has on average: more than there
+            // are in nearly all buckets.
+            let width = end.map_or(1 << 32, u64::from) - u64::from(start);
+            let most = (4 * self.table().len() as u64 * width) >> 32;
+            tries += 1;
+            let drawn = draw() % most.max(1);
+            if let Some(field) = found.get(drawn as usize) {
+                return *field;
+            }
+            if tries > 1000 {
+                // Only a failing hash comes here.
+                return self.iter().next().unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// Hashes that nothing refers to any more, to be freed bit by bit.
+static LEFT: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
+static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+
+impl Drop for LargeHash {
+    /// Frees a hash of few fields; leaves another to [`free_left`].
+    fn drop(&mut self) {
+        let table = std::mem::take(self.table.get_mut());
+        if table.len() <= FREED_AT_ONCE_FIELDS {
+            return;
+        }
+        // Nobody waits here: a token may be held. A forked child may find the list locked forever.
+        for _ in 0..1000 {
+            if let Some(mut left) = LEFT.try_lock() {
+                left.push(table.into_remains());
+                HAS_LEFT.store(true, Relaxed);
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Whether [`free_left`] has anything to do.
+#[inline]
+pub fn has_left() -> bool {
+    HAS_LEFT.load(Relaxed)
+}
+
+/// Frees large hashes that nothing refers to any more, a few hundred fields at a time, while `more`
+/// returns true. It has freed all that nobody else is freeing if it returns true.
+pub fn free_left(more: &mut dyn FnMut() -> bool) -> bool {
+    loop {
+        let Some(mut remains) = LEFT.lock().pop() else {
+            HAS_LEFT.store(false, Relaxed);
+            // Another may have come between the two.
+            if LEFT.lock().is_empty() {
+                return true;
+            }
+            HAS_LEFT.store(true, Relaxed);
+            continue;
+        };
+        while !remains.is_empty() {
+            remains.free_some();
+            if !more() {
+                if !remains.is_empty() {
+                    LEFT.lock().push(remains);
+                }
+                return false;
+            }
+        }
+    }
+}
