@@ -6,7 +6,7 @@ use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, LooksUp, OneKey, Reply,
     Run, arg, parse_integer, word,
 };
-use crate::store::{Origin, Type, WrongType};
+use crate::store::{Fields, Origin, Type, WrongType};
 
 const OBJECT_SUBCOMMANDS: &[Arg] = &[
     word("encoding", "ENCODING"),
@@ -113,7 +113,7 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let its_type = entry.value_type();
     if which == "encoding" && its_type == Type::Hash {
         let is_table =
-            entry.fields()?.is_above(cx.limits.listpack_entries, cx.limits.listpack_value);
+            Fields::of(entry)?.is_above(cx.limits.listpack_entries, cx.limits.listpack_value);
         reply.bulk(if is_table { b"hashtable" } else { b"listpack" });
         return Ok(());
     }

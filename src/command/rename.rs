@@ -92,8 +92,8 @@ impl ManyKeys<'_> {
         self.keys.edit(place.number, place.db)
     }
 
-    /// The entry at `from` under the name `key`; `None` if it does not exist. Both refer to the same
-    /// fields, so the one at `from` must be removed.
+    /// The entry at `from` under the name `key`; `None` if it does not exist. Both may refer to the
+    /// same fields, so the one at `from` must be removed.
     fn renamed(&mut self, from: KeyPlace<'_>, key: &[u8]) -> Option<Entry> {
         self.at(from).read().map(|entry| entry.copy_as(key))
     }

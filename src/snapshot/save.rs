@@ -8,7 +8,7 @@ use super::numbers::ENTRIES;
 use super::records;
 use crate::engine::{Engine, Gates};
 use crate::limits::{SNAPSHOT_FRAME_BYTES, SNAPSHOT_LARGE_BYTES};
-use crate::store::{EntryRef, SharedValue, Store, Table, Traits, Type};
+use crate::store::{EntryRef, Fields, SharedValue, Store, Table, Traits, Type};
 
 /// Where a snapshot's strings go: the module's section of the host's RDB, or its AOF.
 pub trait Sink {
@@ -202,7 +202,7 @@ impl Saving<'_, '_> {
                 let hash = engine.shards().hasher.hash(key);
                 let entry = store.table(db).and_then(|table| table.look(hash, key));
                 let expire_at = entry.as_ref().and_then(|entry| entry.expire_at());
-                let Some(fields) = entry.and_then(|entry| entry.fields().ok()) else {
+                let Some(fields) = entry.and_then(|entry| Fields::of(entry).ok()) else {
                     cursor = None;
                     return;
                 };
@@ -325,7 +325,7 @@ impl OpenFrame {
             return;
         }
         let (key, expire_at, mut pairs) = (entry.key().to_vec(), entry.expire_at(), Vec::new());
-        let Ok(fields) = entry.fields() else { return };
+        let Ok(fields) = Fields::of(entry) else { return };
         fields.iter().for_each(|(field, value)| put_pair(&mut pairs, field, value));
         let (traits, content) = (Traits::default(), Content::Hash);
         self.put(&EntryHead { key: &key, expire_at, traits, content }, &pairs);

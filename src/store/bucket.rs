@@ -13,7 +13,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::arena::{self, SLOT_STEP};
-use super::{Entry, Fields, Origin, SharedValue, Traits, WrongType};
+use super::entry::OtherValue;
+use super::{Entry, Origin, SharedValue, Traits, WrongType};
 
 pub(super) const SLOTS: usize = 9;
 
@@ -317,22 +318,19 @@ impl<'a> EntryRef<'a> {
         Ok(StringRef(self))
     }
 
-    /// The fields, if the value is a hash.
-    ///
-    /// # Errors
-    /// [`WrongType`] if it is not.
+    /// The value, if it is no string.
     #[inline]
-    pub fn fields(self) -> Result<Fields<'a>, WrongType> {
-        let fields = self.entry.fields()?;
-        // SAFETY: they are in the entry's block, or in what it refers to. Both stay until the entry
-        // is changed, for which its bucket would have to be borrowed alone.
-        Ok(unsafe { std::mem::transmute::<Fields<'_>, Fields<'a>>(fields) })
+    pub(super) fn into_other(self) -> OtherValue<'a> {
+        let value = self.entry.other_value();
+        // SAFETY: it is in the entry's block, or what that refers to. Both stay until the entry is
+        // changed, for which its bucket would have to be borrowed alone.
+        unsafe { std::mem::transmute::<OtherValue<'_>, OtherValue<'a>>(value) }
     }
 
     /// The entry of a field of a hash, as the field and its value.
     pub(super) fn into_field(self) -> (&'a [u8], &'a [u8]) {
         let (field, value) = (self.entry.key(), self.entry.value().bytes());
-        // SAFETY: as in `fields`.
+        // SAFETY: as in `into_other`.
         unsafe {
             (
                 std::slice::from_raw_parts(field.as_ptr(), field.len()),

@@ -12,8 +12,8 @@
 //! The first byte is full. How recently a key was used, which eviction needs, is beside the entry's
 //! address in the bucket: see `bucket.rs`.
 
-mod fields;
 mod known;
+mod other;
 mod overwrite;
 mod shape;
 
@@ -24,6 +24,7 @@ use super::arena;
 use super::shared::ValueRef;
 use super::{SharedValue, Traits, UnixMs, Value, WrongType};
 
+pub(super) use other::{OtherValue, Referred};
 pub use shape::block_bytes;
 use shape::{
     HAS_EXPIRY, SHARED, SHARED_BYTES, Shape, WIDE_KEY, WIDE_VALUE, expiry_at, key_at,
@@ -41,9 +42,9 @@ const COMPUTED: u8 = 1 << 5;
 const WITH_TRAITS: u8 = EDITED | COMPUTED;
 
 /// A hash in the block.
-const SMALL_HASH: u8 = 0b0100 << 4;
-/// A reference to a large hash: see `fields.rs`.
-const LARGE_HASH: u8 = 0b1000 << 4;
+pub(super) const SMALL_HASH: u8 = 0b0100 << 4;
+/// A reference to a large hash.
+pub(super) const LARGE_HASH: u8 = 0b1000 << 4;
 /// The flag of all such references.
 const REFERENCE: u8 = 0b1000 << 4;
 

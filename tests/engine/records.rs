@@ -112,6 +112,7 @@ proptest! {
         let version = Records::new(&text).map(|records| records.version());
         let needed = made.iter().map(|made| match made {
             (0, _, _, _, 3..) => 4,
+            (17.., ..) => 5,
             (13.., ..) => 2,
             _ => 1,
         });
@@ -218,12 +219,12 @@ fn errors_say_what_is_wrong() {
 fn versions_are_checked() {
     for (text, expected) in [
         (
-            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n5\r\n*1\r\n$3\r\nNEW\r\n"[..],
-            "version '5', written by a newer midi (this one reads up to version 4), at byte 0",
+            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n6\r\n*1\r\n$3\r\nNEW\r\n"[..],
+            "version '6', written by a newer midi (this one reads up to version 5), at byte 0",
         ),
         (
-            b"*3\r\n$7\r\nVERSION\r\n$1\r\n5\r\n$1\r\nx\r\n",
-            "version '5', written by a newer midi (this one reads up to version 4), at byte 0",
+            b"*3\r\n$7\r\nVERSION\r\n$1\r\n6\r\n$1\r\nx\r\n",
+            "version '6', written by a newer midi (this one reads up to version 5), at byte 0",
         ),
         (
             b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n*1\r\n$4\r\nLAST\r\n",

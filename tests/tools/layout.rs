@@ -26,7 +26,7 @@ const UNSAFE: [&str; 11] = [
     "src/store/arena/",
     "src/store/bucket.rs",
     "src/store/entry.rs",
-    "src/store/entry/fields.rs",
+    "src/store/entry/other.rs",
     "src/store/entry/overwrite.rs",
     "src/store/fields/large.rs",
     "src/sync/",

@@ -7,7 +7,7 @@ use crate::command::{
     tips, word,
 };
 use crate::limits::DRAWN_FIELDS;
-use crate::store::Fields;
+use crate::store::{FieldAndValue, Fields};
 
 const OPTIONS: &[Arg] =
     &[arg("count", ArgKind::Integer), word("withvalues", "WITHVALUES").optional()];
@@ -26,9 +26,6 @@ pub(in crate::command) static HRANDFIELD: Command = Command {
     action: Action::OneKey(Run::Read(hrandfield)),
     ..Command::on_hashes(Flags { readonly: true, ..Flags::NONE })
 };
-
-/// A field and its value.
-type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn draw() -> u64 {
     fastrand::u64(..)
@@ -59,7 +56,9 @@ fn hrandfield(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     } else {
         different(fields, wanted)
     };
-    let len = |(field, value): &Pair<'_>| field.len() + if with_values { value.len() } else { 0 };
+    let len = |(field, value): &FieldAndValue<'_>| {
+        field.len() + if with_values { value.len() } else { 0 }
+    };
     cx.limits.reply(drawn.iter().map(len).sum())?;
     say(reply, &drawn, with_values);
     Ok(())
@@ -81,13 +80,13 @@ fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
 }
 
 /// Different fields; all of them if there are no more.
-fn different(fields: Fields<'_>, wanted: usize) -> Vec<Pair<'_>> {
+fn different(fields: Fields<'_>, wanted: usize) -> Vec<FieldAndValue<'_>> {
     if wanted >= fields.len() {
         return fields.iter().collect();
     }
     // Drawing a field again and again costs more than looking at all of them once.
     if wanted > fields.len() / 3 || matches!(fields, Fields::Small(_)) {
-        let mut all: Vec<Pair<'_>> = fields.iter().collect();
+        let mut all: Vec<FieldAndValue<'_>> = fields.iter().collect();
         for at in 0..wanted {
             let other = fastrand::usize(at..all.len());
             all.swap(at, other);
@@ -106,7 +105,7 @@ fn different(fields: Fields<'_>, wanted: usize) -> Vec<Pair<'_>> {
     drawn
 }
 
-fn say(reply: &mut dyn Reply, drawn: &[Pair<'_>], with_values: bool) {
+fn say(reply: &mut dyn Reply, drawn: &[FieldAndValue<'_>], with_values: bool) {
     if !with_values {
         reply.array(drawn.len());
         return drawn.iter().for_each(|(field, _)| reply.bulk(field));

@@ -5,6 +5,7 @@ use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
     Access, Action, Arg, Command, Error, Flags, Keys, OneKey, Reply, Run, docs, tips,
 };
+use crate::store::FieldAndValue;
 
 type Read = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 
@@ -118,14 +119,11 @@ fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// A field and its value.
-type Pair<'a> = (&'a [u8], &'a [u8]);
-
 /// Replies with a part of each field.
 fn list(
     cx: &OneKey<'_>,
     reply: &mut dyn Reply,
-    part: impl for<'a> Fn(Pair<'a>) -> &'a [u8],
+    part: impl for<'a> Fn(FieldAndValue<'a>) -> &'a [u8],
 ) -> Result<(), Error> {
     let Some(fields) = cx.fields()? else {
         reply.array(0);
@@ -145,8 +143,8 @@ fn hgetall(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     };
     if cx.limits.has_reply_limit() {
-        let bytes = |(field, value): Pair<'_>| 2 * ELEMENT_BYTES + field.len() + value.len();
-        check_reply(cx, fields.iter().map(bytes))?;
+        let len = |(field, value): FieldAndValue<'_>| field.len() + value.len();
+        check_reply(cx, fields.iter().map(|pair| 2 * ELEMENT_BYTES + len(pair)))?;
     }
     reply.map(fields.len());
     for (field, value) in fields.iter() {

@@ -2,6 +2,7 @@
 
 use super::{ChangeKind, Edit, Keeping};
 use crate::store::before::FieldNames;
+use crate::store::fields::change;
 use crate::store::{Before, Entry, Fields, FoundEntry, SharedValue, Type, Value, WrongType};
 
 impl Edit<'_> {
@@ -11,7 +12,7 @@ impl Edit<'_> {
     /// [`WrongType`] if its value is not a hash.
     #[inline]
     pub fn fields(&self) -> Result<Option<Fields<'_>>, WrongType> {
-        self.read().map(|entry| entry.fields()).transpose()
+        self.read().map(Fields::of).transpose()
     }
 
     /// Sets a field of the key's hash, which is made if the key does not exist. True if the field
@@ -23,15 +24,15 @@ impl Edit<'_> {
         let hasher = self.hasher;
         let Some(found) = self.found() else {
             let name = self.name;
-            let entry = || Entry::of_field(hasher, name, field, value);
+            let entry = || change::of_field(hasher, name, field, value);
             self.insert(self.kind_of(field), entry);
             return Ok(true);
         };
-        self.table.entry(found).fields()?;
+        Fields::of(self.table.entry(found))?;
         self.keep_field(found, field);
         let mut is_new = false;
         self.apply(self.kind_of(field), |table| {
-            is_new = table.set_field(hasher, found, field, value);
+            is_new = table.change_other(found, |entry| change::set(entry, hasher, field, value));
         });
         Ok(is_new)
     }
@@ -40,14 +41,15 @@ impl Edit<'_> {
     /// such field.
     pub fn remove_field(&mut self, field: &[u8]) -> bool {
         let Some(found) = self.found() else { return false };
-        let Ok(fields) = self.table.entry(found).fields() else { return false };
+        let Ok(fields) = Fields::of(self.table.entry(found)) else { return false };
         if fields.get(field).is_none() {
             return false;
         }
         if fields.len() == 1 {
             return self.remove();
         }
-        let Some(removed) = self.table.remove_field(found, field) else { return false };
+        let removed = self.table.change_other(found, |entry| change::remove(entry, field));
+        let Some(removed) = removed else { return false };
         self.done.keep(|| Before::FieldWas(removed));
         self.apply(self.kind_of(field), |_| ());
         true
@@ -55,7 +57,7 @@ impl Edit<'_> {
 
     /// A copy of the key under another name, which shares no fields with it.
     pub fn copy_apart(&self, name: &[u8]) -> Option<Entry> {
-        self.read().map(|entry| entry.apart_as(self.hasher, name))
+        self.read().map(|entry| change::apart_as(&entry, self.hasher, name))
     }
 
     fn kind_of(&self, field: &[u8]) -> ChangeKind {
@@ -67,7 +69,7 @@ impl Edit<'_> {
 
     fn keep_field(&mut self, found: FoundEntry, field: &[u8]) {
         if self.done.keeping == Keeping::Before {
-            let before = self.table.entry(found).field(field);
+            let before = change::field(&self.table.entry(found), field);
             self.done.keep(|| match before {
                 Some(entry) => Before::FieldWas(entry),
                 None => Before::FieldAbsent(field.into()),

@@ -23,7 +23,7 @@ pub struct Block<'a>(&'a [u8]);
 
 /// Where a field is in a block.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct FieldPlace {
     number: usize,
     /// The offset of its bytes.
     at: usize,
@@ -60,14 +60,14 @@ impl<'a> Block<'a> {
         COUNT_BYTES + FIELD_OVERHEAD * self.len()
     }
 
-    fn place(self, number: usize) -> Place {
+    fn place(self, number: usize) -> FieldPlace {
         let (fields, values) = self.lengths();
         let sum = |lens: &[u8]| lens[..number].iter().map(|&len| usize::from(len)).sum::<usize>();
-        Place { number, at: self.bytes_at() + sum(fields) + sum(values) }
+        FieldPlace { number, at: self.bytes_at() + sum(fields) + sum(values) }
     }
 
     /// Finds a field.
-    pub fn find(self, field: &[u8]) -> Option<Place> {
+    pub fn find(self, field: &[u8]) -> Option<FieldPlace> {
         let (lens, _) = self.lengths();
         memchr::memchr_iter(tag(field), self.tags())
             .filter(|&number| usize::from(lens[number]) == field.len())
@@ -76,14 +76,14 @@ impl<'a> Block<'a> {
     }
 
     /// Where the value of a field lies in the block.
-    pub fn value_range(self, place: Place) -> std::ops::Range<usize> {
+    pub fn value_range(self, place: FieldPlace) -> std::ops::Range<usize> {
         let (fields, values) = self.lengths();
         let start = place.at + usize::from(fields[place.number]);
         start..start + usize::from(values[place.number])
     }
 
     /// The value of a field.
-    pub fn value(self, place: Place) -> &'a [u8] {
+    pub fn value(self, place: FieldPlace) -> &'a [u8] {
         &self.0[self.value_range(place)]
     }
 
@@ -100,7 +100,7 @@ impl<'a> Block<'a> {
     }
 
     /// Whether it stays a block with this value of a field, which is at `place` if it is there.
-    pub fn has_room(self, place: Option<Place>, field: &[u8], value: &[u8]) -> bool {
+    pub fn has_room(self, place: Option<FieldPlace>, field: &[u8], value: &[u8]) -> bool {
         let more = match place {
             Some(place) => value.len() as isize - self.value_range(place).len() as isize,
             None => (FIELD_OVERHEAD + field.len() + value.len()) as isize,
@@ -111,7 +111,7 @@ impl<'a> Block<'a> {
     }
 
     /// Writes the block with this value of a field to `out`. There is room for it.
-    pub fn with(self, place: Option<Place>, field: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    pub fn with(self, place: Option<FieldPlace>, field: &[u8], value: &[u8], out: &mut Vec<u8>) {
         out.clear();
         let (fields, values) = self.lengths();
         match place {
@@ -141,7 +141,7 @@ impl<'a> Block<'a> {
     }
 
     /// Writes the block without a field to `out`.
-    pub fn without(self, place: Place, out: &mut Vec<u8>) {
+    pub fn without(self, place: FieldPlace, out: &mut Vec<u8>) {
         out.clear();
         let (fields, values) = self.lengths();
         out.extend_from_slice(&(self.len() as u16 - 1).to_le_bytes());

@@ -13,9 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use super::FieldCursor;
 use crate::limits::FREED_AT_ONCE_FIELDS;
+use crate::store::entry::Referred;
 use crate::store::{Entry, KeyHasher, Remains, Table, Value};
+
+/// A field of a hash, and its value.
+pub type FieldAndValue<'a> = (&'a [u8], &'a [u8]);
+
+/// How far a scan over the fields has come: the fields before it have been visited.
+pub type FieldCursor = u32;
 
 /// The fields of a large hash.
 pub struct LargeHash {
@@ -36,16 +42,23 @@ impl LargeHash {
         LargeHash { hasher, bytes, table: UnsafeCell::default() }
     }
 
+    /// One with these fields.
+    pub(in crate::store) fn of<'a>(
+        hasher: &KeyHasher,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Self {
+        let large = LargeHash::new(hasher.clone());
+        fields.for_each(|(field, value)| {
+            large.set(field, Value::Inline(value));
+        });
+        large
+    }
+
     /// The table of the fields.
     pub(super) fn table(&self) -> &Table {
         // SAFETY: only the holder of the shard comes here, and `change` lends the table to nobody
         // who would come here meanwhile.
         unsafe { &*self.table.get() }
-    }
-
-    /// The memory that it takes, in bytes.
-    pub(in crate::store) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed)
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Table, &KeyHasher) -> R) -> R {
@@ -132,6 +145,12 @@ impl LargeHash {
                 return self.iter().next().unwrap_or_default();
             }
         }
+    }
+}
+
+impl Referred for LargeHash {
+    fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
     }
 }
 

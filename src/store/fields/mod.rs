@@ -9,12 +9,17 @@
 //! A hash that has become large stays large.
 
 mod block;
+pub(super) mod change;
 mod large;
 
-pub(super) use block::Block;
-pub use large::{LargeHash, free_left, has_left};
+use std::any::Any;
 
-use super::{KeyHasher, Value};
+use block::Block;
+use large::LargeHash;
+pub use large::{FieldAndValue, FieldCursor, free_left, has_left};
+
+use super::entry::OtherValue;
+use super::{Entry, EntryRef, Type, WrongType};
 
 /// The fields of a hash, to be read.
 #[derive(Clone, Copy)]
@@ -25,10 +30,33 @@ pub enum Fields<'a> {
     Large(&'a LargeHash),
 }
 
-/// How far a scan over the fields has come: the fields before it have been visited.
-pub type FieldCursor = u32;
-
 impl<'a> Fields<'a> {
+    /// Those of a key.
+    ///
+    /// # Errors
+    /// [`WrongType`] if its value is not a hash.
+    #[inline]
+    pub fn of(entry: EntryRef<'a>) -> Result<Self, WrongType> {
+        let value_type = entry.value_type();
+        Fields::of_value(value_type, entry.into_other())
+    }
+
+    /// Those of an entry outside of a table.
+    pub(super) fn of_entry(entry: &'a Entry) -> Result<Self, WrongType> {
+        Fields::of_value(entry.value_type(), entry.other_value())
+    }
+
+    fn of_value(value_type: Type, value: OtherValue<'a>) -> Result<Self, WrongType> {
+        match value {
+            _ if value_type != Type::Hash => Err(WrongType),
+            OtherValue::Block(block) => Ok(Fields::Small(Block::new(block))),
+            OtherValue::Reference(referred) => {
+                let large = (referred as &dyn Any).downcast_ref();
+                large.map(Fields::Large).ok_or(WrongType)
+            }
+        }
+    }
+
     /// How many there are; at least one.
     #[expect(clippy::len_without_is_empty, reason = "no hash is empty")]
     pub fn len(self) -> usize {
@@ -89,14 +117,5 @@ impl<'a> Fields<'a> {
     pub fn is_above(self, fields: usize, bytes: usize) -> bool {
         self.len() > fields
             || self.iter().any(|(field, value)| field.len() > bytes || value.len() > bytes)
-    }
-
-    /// A copy that no other entry refers to.
-    pub(super) fn copied(self, hasher: &KeyHasher) -> LargeHash {
-        let copy = LargeHash::new(hasher.clone());
-        for (field, value) in self.iter() {
-            copy.set(field, Value::Inline(value));
-        }
-        copy
     }
 }

@@ -2,30 +2,15 @@
 //! for keys.
 
 use super::{FoundEntry, Table};
-use crate::store::{Entry, KeyHasher, Value};
+use crate::store::{Entry, KeyHasher};
 
 impl Table {
-    /// Sets a field of a key's hash; true if it is new.
-    pub(in crate::store) fn set_field(
-        &mut self,
-        hasher: &KeyHasher,
-        found: FoundEntry,
-        field: &[u8],
-        value: Value<'_>,
-    ) -> bool {
-        self.change_fields(found, |entry| entry.set_field(hasher, field, value))
-    }
-
-    /// Removes a field of a key's hash, which has others, and returns it.
-    pub(in crate::store) fn remove_field(
+    /// Changes the value of a key, and counts the bytes that it gains; its expiry stays.
+    pub(in crate::store) fn change_other<R>(
         &mut self,
         found: FoundEntry,
-        field: &[u8],
-    ) -> Option<Entry> {
-        self.change_fields(found, |entry| entry.remove_field(field))
-    }
-
-    fn change_fields<R>(&mut self, found: FoundEntry, change: impl FnOnce(&mut Entry) -> R) -> R {
+        change: impl FnOnce(&mut Entry) -> R,
+    ) -> R {
         let mut entry = self.segments[found.segment as usize].entry_mut(found.place);
         let before = entry.weight();
         let result = change(&mut entry);

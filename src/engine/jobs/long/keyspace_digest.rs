@@ -24,7 +24,7 @@ use super::visits::Visits;
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 use crate::limits::{DIGEST_FIELDS, DIGEST_PIECE_BYTES};
-use crate::store::{Entry, EntryRef, FieldCursor, KeyHasher, Store, Type};
+use crate::store::{Entry, EntryRef, FieldCursor, Fields, KeyHasher, Store, Type};
 
 /// The sums of the databases that were visited, by number.
 type Sums = BTreeMap<u32, u128>;
@@ -164,7 +164,7 @@ impl Place {
             write_head(&entry, bytes);
             if entry.value_type() == Type::Hash {
                 let key = entry.key().to_vec();
-                let Ok(fields) = entry.fields() else { return };
+                let Ok(fields) = Fields::of(entry) else { return };
                 if fields.len() > DIGEST_FIELDS {
                     large.push(LargeKey::of_hash(&key, bytes));
                 } else {
@@ -228,7 +228,7 @@ impl LargeKey {
                 (piece.len() == rest.len()).then(|| hasher.digest128())
             }
             HashedSoFar::Fields { head, cursor, count, sum } => {
-                let Ok(fields) = entry.fields() else { return Some(0) };
+                let Ok(fields) = Fields::of(entry) else { return Some(0) };
                 let next = fields.scan(*cursor, &mut |field, value| {
                     *sum = sum.wrapping_add(digest_of_field((field, value)));
                     *count += 1;

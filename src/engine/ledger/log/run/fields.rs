@@ -9,7 +9,7 @@ impl OpenRun {
     /// Adds the record of what became of a hash.
     pub(super) fn add_hash(&mut self, db: u32, key: &[u8], entry: EntryRef<'_>, kind: &ChangeKind) {
         let expire_at = entry.expire_at();
-        let Ok(fields) = entry.fields() else { return };
+        let Ok(fields) = Fields::of(entry) else { return };
         if let ChangeKind::Fields(names) = kind {
             return self.add_changed(db, key, fields, names);
         }

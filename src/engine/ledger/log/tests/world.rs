@@ -15,7 +15,7 @@ use crate::engine::jobs::{JobDoor, JobOwner, JobReply};
 use crate::engine::ledger::Account;
 use crate::engine::request::PortClient;
 use crate::engine::{AllHeld, Config, Engine, Gates, HostLog, Locked, Logged, Settings};
-use crate::store::{Census, Entry, Now, Origin, SharedValue, UnixMs, Value};
+use crate::store::{Census, Entry, Fields, Now, Origin, SharedValue, Type, UnixMs, Value};
 use crate::sync::LOCKED;
 
 /// Values of this many bytes are shared buffers.
@@ -32,7 +32,14 @@ thread_local! {
 }
 
 /// All keys: value, expiry and origin.
-pub(super) type Keys = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<UnixMs>, Origin)>;
+pub(super) type Keys = BTreeMap<(u32, Vec<u8>), (Stored, Option<UnixMs>, Origin)>;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    String(Vec<u8>),
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+}
 
 /// What the host has taken for its log.
 #[derive(Default)]
@@ -111,11 +118,27 @@ pub(super) fn fill(engine: &Engine, keys: &Keys) {
         let mut held = engine.shards().take_waiting(LOCKED, at.shard);
         let account = Account::new(engine.main_slot(LOCKED), false);
         engine.ledger.edit_key(account, &mut held, at, key, &Now::at(UnixMs::MIN), |edit| {
-            let shared = SharedValue::new(value.clone());
-            let is_large = value.len() >= LARGE;
-            let value = if is_large { Value::Shared(&shared) } else { Value::Inline(value) };
-            edit.put(Entry::new(key, value, *expire_at));
-            edit.set_origin(*origin);
+            let with_value = |value: &Vec<u8>, lend: &mut dyn FnMut(Value<'_>)| {
+                let shared = SharedValue::new(value.clone());
+                let is_large = value.len() >= LARGE;
+                lend(if is_large { Value::Shared(&shared) } else { Value::Inline(value) });
+            };
+            match value {
+                Stored::String(value) => with_value(value, &mut |value| {
+                    edit.put(Entry::new(key, value, *expire_at));
+                    edit.set_origin(*origin);
+                }),
+                Stored::Hash(fields) => {
+                    for (field, value) in fields {
+                        with_value(value, &mut |value| {
+                            assert_eq!(edit.set_field(field, value), Ok(true));
+                        });
+                    }
+                    if expire_at.is_some() {
+                        edit.expire_at(*expire_at);
+                    }
+                }
+            }
         });
         engine.shards().let_go(at.shard, held);
     }
@@ -136,12 +159,24 @@ pub(super) fn content(engine: &Engine, all: &AllHeld<'_>) -> Result<Keys, String
             *counted.entry(db).or_default() += table.census();
             for entry in table.entries() {
                 let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
-                let value = entry.string().map_err(|_| "not a string")?;
                 check(
                     expire_at.is_none_or(|at| at >= engine.shards().due(shard)),
                     "nobody looks for it",
                 )?;
-                let content = (value.bytes().to_vec(), expire_at, value.origin());
+                let content = match entry.value_type() {
+                    Type::Hash => {
+                        let fields = Fields::of(entry).map_err(|_| "no hash")?;
+                        let pairs = fields.iter().map(|(name, value)| (name.into(), value.into()));
+                        let map: BTreeMap<Vec<u8>, Vec<u8>> = pairs.collect();
+                        check(map.len() == fields.len() && !map.is_empty(), "number of fields")?;
+                        check(map.iter().all(|(k, v)| fields.get(k) == Some(v)), "a field")?;
+                        (Stored::Hash(map), expire_at, Origin::Given)
+                    }
+                    _ => {
+                        let value = entry.string().map_err(|_| "not a string")?;
+                        (Stored::String(value.bytes().to_vec()), expire_at, value.origin())
+                    }
+                };
                 check(keys.insert((db, key), content).is_none(), "a key twice")?;
             }
         }
@@ -171,8 +206,19 @@ pub(super) fn assert_same(a: &Keys, b: &Keys, what: &str) {
     let differs = |name: &&(u32, Vec<u8>)| a.get(*name) != b.get(*name);
     let show = |keys: &Keys, name: &(u32, Vec<u8>)| {
         keys.get(name).map_or("none".to_owned(), |(value, at, origin)| {
-            let start = value[..value.len().min(20)].escape_ascii();
-            format!("{start} ({} bytes) {at:?} {origin:?}", value.len())
+            let text = match value {
+                Stored::String(value) => {
+                    let start = value[..value.len().min(20)].escape_ascii();
+                    format!("{start} ({} bytes)", value.len())
+                }
+                Stored::Hash(fields) => {
+                    let field = |(name, value): (&Vec<u8>, &Vec<u8>)| {
+                        format!("{}: {} bytes", name.escape_ascii(), value.len())
+                    };
+                    format!("{:?}", fields.iter().map(field).collect::<Vec<_>>())
+                }
+            };
+            format!("{text} {at:?} {origin:?}")
         })
     };
     let names: BTreeSet<_> = a.keys().chain(b.keys()).filter(differs).collect();

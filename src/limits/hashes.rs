@@ -1,0 +1,29 @@
+//! The bounds of hashes.
+
+/// A hash with more fields than this becomes a table of its own.
+pub const SMALL_HASH_FIELDS: usize = 512;
+
+/// So does one whose block would be longer than this, in bytes: each change writes a new one.
+pub const SMALL_HASH_BYTES: usize = 4096;
+
+/// So does one that gets a field or value longer than this, in bytes. The block has one byte for a
+/// length.
+pub const SMALL_HASH_ELEMENT_BYTES: usize = 255;
+
+/// A hash with no more fields than this is freed at once, by whoever drops it.
+pub const FREED_AT_ONCE_FIELDS: usize = 256;
+
+/// About how many bytes of a whole hash are in one record of the log.
+pub const HASH_RECORD_BYTES: usize = 64 << 10;
+
+/// KEYSPACEDIGEST hashes the fields of a hash with more of them bit by bit.
+pub const DIGEST_FIELDS: usize = 256;
+
+/// HRANDFIELD draws no more fields than this, with repetition: it has them all in memory.
+pub const DRAWN_FIELDS: usize = 10_000_000;
+
+/// `midi.hash-max-listpack-entries` and `midi.hash-max-listpack-value`, for hosts that do not
+/// report theirs.
+pub const LISTPACK_ENTRIES_DEFAULT: i64 = 512;
+/// See [`LISTPACK_ENTRIES_DEFAULT`].
+pub const LISTPACK_VALUE_DEFAULT: i64 = 64;

@@ -1,0 +1,120 @@
+//! Entries whose value is not a string.
+//!
+//! Such a value is bytes in the block, or a reference there: the address of something that is
+//! large, and that other entries may refer to as well.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::shape::{HAS_EXPIRY, Shape};
+use super::{Entry, REFERENCE};
+use crate::store::{UnixMs, Value};
+
+/// What an entry may refer to.
+pub(in crate::store) trait Referred: Any + Send + Sync {
+    /// The memory that it takes, in bytes; on any thread.
+    fn bytes(&self) -> usize;
+}
+
+/// A reference as it stands in a block: one of those that the [`Arc`] counts.
+type Address = *const dyn Referred;
+
+/// A value that is not a string.
+#[derive(Clone, Copy)]
+pub(in crate::store) enum OtherValue<'a> {
+    /// Bytes in the entry's block.
+    Block(&'a [u8]),
+    /// What the entry refers to.
+    Reference(&'a dyn Referred),
+}
+
+impl Entry {
+    /// A new entry with a value in its block. `kind` are its type's bits of the first byte.
+    pub(in crate::store) fn of_block(
+        kind: u8,
+        key: &[u8],
+        block: &[u8],
+        expire_at: Option<UnixMs>,
+    ) -> Self {
+        let mut entry = Entry::new(key, Value::Inline(block), expire_at);
+        entry.set_type(kind);
+        entry
+    }
+
+    /// A new entry that refers to this.
+    pub(in crate::store) fn of_reference(
+        kind: u8,
+        key: &[u8],
+        referred: Arc<dyn Referred>,
+        expire_at: Option<UnixMs>,
+    ) -> Self {
+        debug_assert!(kind & REFERENCE != 0);
+        let mut entry = Entry::of_block(kind, key, &[0; size_of::<Address>()], expire_at);
+        let place = entry.place_of_address();
+        // SAFETY: the value's bytes have room for it.
+        unsafe { place.write_unaligned(Arc::into_raw(referred)) };
+        entry
+    }
+
+    /// The value of an entry that is no string.
+    #[inline]
+    pub(in crate::store) fn other_value(&self) -> OtherValue<'_> {
+        if self.flags() & REFERENCE == 0 {
+            return OtherValue::Block(self.value().bytes());
+        }
+        // SAFETY: the entry's own reference keeps it.
+        OtherValue::Reference(unsafe { &*self.address() })
+    }
+
+    fn place_of_address(&mut self) -> *mut Address {
+        let at = self.shape().value_at();
+        // SAFETY: the value is within the block.
+        unsafe { self.0.as_ptr().add(at).cast() }
+    }
+
+    fn address(&self) -> Address {
+        let at = self.shape().value_at();
+        // SAFETY: `of_reference` wrote it, or it was copied from such an entry.
+        unsafe { self.0.as_ptr().add(at).cast::<Address>().read_unaligned() }
+    }
+
+    /// Counts one more reference, if the entry has one: its bytes have been copied from another.
+    pub(super) fn share_reference(&self) {
+        if self.flags() & REFERENCE != 0 {
+            // SAFETY: the address is that of an Arc, to which the other entry refers.
+            unsafe { Arc::increment_strong_count(self.address()) };
+        }
+    }
+
+    /// Lets go of what the entry refers to; the entry is about to be dropped.
+    #[cold]
+    pub(super) fn drop_reference(&mut self) {
+        // SAFETY: as above; the entry's own reference ends here.
+        unsafe { Arc::decrement_strong_count(self.address()) };
+    }
+
+    /// The memory of what the entry refers to, in bytes.
+    #[cold]
+    pub(super) fn bytes_of_reference(&self) -> usize {
+        match self.other_value() {
+            OtherValue::Block(_) => 0,
+            OtherValue::Reference(referred) => referred.bytes(),
+        }
+    }
+
+    /// Replaces the value in the block by one that is not in this entry; its type stays. May move
+    /// the entry to another block.
+    pub(in crate::store) fn set_block(&mut self, block: &[u8]) {
+        let (old, expire_at) = (self.shape(), self.expire_at());
+        let key = self.part(old.key_at(), old.key_len);
+        let new = Shape::of(key, Value::Inline(block), old.flags & HAS_EXPIRY != 0);
+        if new.block() != old.block() {
+            *self = Entry::of_block(old.flags, key, block, expire_at);
+            return;
+        }
+        let key = key.as_ptr();
+        // SAFETY: the block is large enough, and the key is this entry's own.
+        unsafe { self.fill(new, key, Value::Inline(block), expire_at) };
+        self.set_type(old.flags);
+    }
+}
