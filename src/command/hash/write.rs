@@ -68,6 +68,8 @@ pub(in crate::command) static HDEL: Command = Command {
 };
 
 pub(in crate::command) static HGETDEL: Command = Command {
+    // Hosts before Redis 8 do not have it.
+    twins: &["hgetdel", "hdel"],
     keys: Keys::One(Access::Take),
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     docs: docs("Returns the values of fields, and removes these.")

@@ -9,7 +9,7 @@
 //!  trim ─ the keys are removed, and logged as DELs
 //! ```
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use redis_module::raw;
 
@@ -21,7 +21,7 @@ use super::super::persistence::{fork, hand_over};
 use super::super::string::OwnString;
 use super::lost;
 use crate::command::slot::slot_of;
-use crate::store::EntryRef;
+use crate::store::{EntryRef, Fields, Type};
 
 /// A command is about to remove all keys: that does not go along, so no migration may go on. The
 /// host's own FLUSHALL ends them, too. They end when the main loop is about to sleep: no slot
@@ -139,20 +139,48 @@ fn send_keys(ctx: Ctx<'_>, slots: &[(u16, u16)]) -> Result<(), String> {
     Ok(())
 }
 
+/// About how many words of a hash are in one command.
+const WORDS_AT_ONCE: usize = 512;
+
 fn send_key(ctx: Ctx<'_>, entry: EntryRef<'_>) -> Result<(), String> {
+    if entry.value_type() == Type::Hash {
+        return send_hash(ctx, entry);
+    }
     let (expire_at, mut number) = (entry.expire_at(), itoa::Buffer::new());
     let value = entry.string().map_err(|_| "a key is not a string")?;
     let at = expire_at.map(|at| number.format(at).as_bytes());
     let key = value.entry().key();
     let with_expiry: [&[u8]; 4] = [key, value.bytes(), b"PXAT", at.unwrap_or_default()];
     let args = if at.is_some() { &with_expiry[..] } else { &with_expiry[..2] };
+    send(ctx, c"MIDI.SET", args)
+}
+
+fn send_hash(ctx: Ctx<'_>, entry: EntryRef<'_>) -> Result<(), String> {
+    let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
+    let fields = Fields::of(entry).map_err(|_| "a key is not a hash")?;
+    let mut args: Vec<&[u8]> = vec![&key];
+    for (field, value) in fields.iter() {
+        args.extend([field, value]);
+        if args.len() > WORDS_AT_ONCE {
+            send(ctx, c"MIDI.HSET", &args)?;
+            args.truncate(1);
+        }
+    }
+    if args.len() > 1 {
+        send(ctx, c"MIDI.HSET", &args)?;
+    }
+    let Some(at) = expire_at else { return Ok(()) };
+    send(ctx, c"MIDI.PEXPIREAT", &[&key, itoa::Buffer::new().format(at).as_bytes()])
+}
+
+/// Has the host send a command of midi's.
+fn send(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> Result<(), String> {
     let strings: Vec<OwnString> = args.iter().map(|text| OwnString::new(text)).collect();
     // SAFETY: filled in at load; the context is the event's. The host takes references of its own
     // to these strings, which are pointers to its strings, as `v` wants them, with their number.
     let sent = unsafe {
         raw::RedisModule_ClusterPropagateForSlotMigration.map(|send| {
-            let (name, format) = (c"MIDI.SET".as_ptr(), c"v".as_ptr());
-            send(ctx.raw(), name, format, strings.as_ptr(), strings.len())
+            send(ctx.raw(), name.as_ptr(), c"v".as_ptr(), strings.as_ptr(), strings.len())
         })
     };
     if sent == Some(raw::REDISMODULE_OK as c_int) {
