@@ -21,7 +21,8 @@ pub fn builder(mode: Mode) -> Builder {
 }
 
 /// Commands of midi's own that the grammar cannot know, as far as they write midi's keys.
-const OWN: [&str; 6] = ["delex", "delifeq", "increx", "msetex", "populate", "restore"];
+const OWN: [&str; 7] =
+    ["delex", "delifeq", "hgetdel", "increx", "msetex", "populate", "restore"];
 
 /// Commands whose effects on midi's keys are tried elsewhere, or that have none.
 const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];
@@ -30,7 +31,8 @@ const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];
 fn draw_own(random: &mut Random) -> Words {
     let mut key = || grammar::key(random);
     let (one, two) = (key(), key());
-    let mut line = match random.below(5) {
+    let mut line = match random.below(6) {
+        5 => words("hgetdel KEY FIELDS 2 a b"),
         4 => words(random.pick(&[
             "increx KEY BYINT 7 PXAT 4102444800000 ENX",
             "increx KEY BYFLOAT 0.25 UBOUND 100 SATURATE",
