@@ -162,6 +162,15 @@ impl Record<'_> {
             }
             Record::BitOp { args } => write_bit_op(out, args),
             Record::HSet { key, pairs } => write_fields(out, b"$4\r\nHSET\r\n", key, pairs),
+            Record::HPersist { key, fields } => {
+                write_fields(out, b"$8\r\nHPERSIST\r\n", key, fields);
+            }
+            Record::HPexpireAt { key, at, fields } => {
+                count(out, 3 + fields.iter().count());
+                write_key(out, b"$10\r\nHPEXPIREAT\r\n", key, 0);
+                number(out, at);
+                fields.iter().for_each(|word| bulk(out, word));
+            }
             Record::HDel { key, fields } => write_fields(out, b"$4\r\nHDEL\r\n", key, fields),
             Record::Rename { key, to } => {
                 write_key(out, b"*3\r\n$6\r\nRENAME\r\n", key, to.len());
