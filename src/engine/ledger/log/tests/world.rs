@@ -171,6 +171,9 @@ pub(super) fn content(engine: &Engine, all: &AllHeld<'_>) -> Result<Keys, String
                             .iter()
                             .map(|it| (it.name.into(), (it.value.into(), it.expire_at)));
                         let map: BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)> = pairs.collect();
+                        let due = |at: UnixMs| at >= engine.shards().due(shard);
+                        let mut times = map.values().filter_map(|(_, at)| *at);
+                        check(times.all(due), "nobody looks for a field")?;
                         check(map.len() == fields.len() && !map.is_empty(), "number of fields")?;
                         let found = |name: &Vec<u8>| fields.find(name).map(|it| it.value.to_vec());
                         check(map.iter().all(|(k, v)| found(k).as_ref() == Some(&v.0)), "a field")?;
