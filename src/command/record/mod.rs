@@ -26,8 +26,8 @@ pub use pieces::{Pieces, Words};
 pub use read::{Records, RecordsPosition};
 pub use text::RecordText;
 pub use write::{
-    MULTI, are_words_of, header, is_of_version_1, journal_head, raise_version, select,
-    set_before_value, set_behind_value,
+    MULTI, are_words_of, header, journal_head, raise_version, select, set_before_value,
+    set_behind_value, version_of,
 };
 
 use crate::store::{Traits, UnixMs};

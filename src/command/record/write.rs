@@ -2,7 +2,7 @@
 
 use super::super::parse_integer;
 use super::traits::{has_word, word_of};
-use super::{Pieces, Record, RecordText, Words};
+use super::{Pieces, RECORD_VERSION, Record, RecordText, Words};
 use crate::store::{SharedValue, Traits, UnixMs};
 
 /// The most that the lengths, line ends and options of a record take, in bytes.
@@ -20,9 +20,9 @@ pub fn header(version: u32, out: &mut Vec<u8>) {
     number(out, version);
 }
 
-/// Whether a text says that it is of version 1.
-pub fn is_of_version_1(text: &[u8]) -> bool {
-    behind_header(text, 1).is_some()
+/// The version that a text says it is of, if that can be read.
+pub fn version_of(text: &[u8]) -> Option<u32> {
+    (1..=RECORD_VERSION).find(|&version| behind_header(text, version).is_some())
 }
 
 /// What stands behind the version of a text, if it is this one, of one digit.
