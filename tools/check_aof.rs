@@ -226,6 +226,16 @@ fn plain(record: &Record<'_>) -> Vec<Vec<u8>> {
             of("RESTORE", &[key, at.as_bytes(), payload, b"REPLACE", b"ABSTTL"])
         }
         Record::BitOp { args } => of("BITOP", &args.iter().collect::<Vec<_>>()),
+        Record::HPexpireAt { key, at, fields } => {
+            let (at, count) = (at.to_string(), fields.iter().count().to_string());
+            let head = [key, at.as_bytes(), b"FIELDS", count.as_bytes()];
+            of("HPEXPIREAT", &head.into_iter().chain(fields.iter()).collect::<Vec<_>>())
+        }
+        Record::HPersist { key, fields } => {
+            let count = fields.iter().count().to_string();
+            let head = [key, b"FIELDS", count.as_bytes()];
+            of("HPERSIST", &head.into_iter().chain(fields.iter()).collect::<Vec<_>>())
+        }
         Record::HSet { key, pairs: words } | Record::HDel { key, fields: words } => {
             let name = if matches!(record, Record::HSet { .. }) { "HSET" } else { "HDEL" };
             of(name, &[key].into_iter().chain(words.iter()).collect::<Vec<_>>())

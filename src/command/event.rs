@@ -49,6 +49,12 @@ impl Event {
     pub const HSET: Event = Event { class: Class::Hash, name: c"hset" };
     /// Fields of the hash were removed.
     pub const HDEL: Event = Event { class: Class::Hash, name: c"hdel" };
+    /// Fields of the hash got an expiry.
+    pub const HEXPIRE: Event = Event { class: Class::Hash, name: c"hexpire" };
+    /// Fields of the hash lost their expiry.
+    pub const HPERSIST: Event = Event { class: Class::Hash, name: c"hpersist" };
+    /// Fields of the hash expired.
+    pub const HEXPIRED: Event = Event { class: Class::Hash, name: c"hexpired" };
     /// An integer was added to a field's value.
     pub const HINCRBY: Event = Event { class: Class::Hash, name: c"hincrby" };
     /// A floating-point number was added to a field's value.

@@ -27,3 +27,6 @@ pub const DRAWN_FIELDS: usize = 10_000_000;
 pub const LISTPACK_ENTRIES_DEFAULT: i64 = 512;
 /// See [`LISTPACK_ENTRIES_DEFAULT`].
 pub const LISTPACK_VALUE_DEFAULT: i64 = 64;
+
+/// The same for a hash that has fields with an expiry: each of its fields takes 8 bytes more.
+pub const SMALL_TIMED_HASH_FIELDS: usize = 64;

@@ -15,7 +15,8 @@
 //!   entry head  type 1 │ length of the fields varint │ fields │ key length varint │ key
 //!     type      0: string, 1: hash, 2: the first fields of a hash, 3: more of them; the frames of
 //!               one hash may be loaded in any order
-//!     value of a hash: length varint │ field │ length varint │ its value │ …
+//!     value of a hash: for each field 2 × its length, + 1 if it expires, varint │ field │
+//!               0 or expiry 8 │ length varint │ its value
 //!   fields      0x01 expiry (Unix milliseconds, i64), 0x02 the flags of a memcached item (u32),
 //!               0x03 its marks (bits; 1: stale, 2: won), 0x82 origin (1: edited, 2: computed);
 //!               kept free: 0x83 recency
@@ -30,6 +31,8 @@
 //! A kind, type or tag with the top bit set may be skipped by a reader that does not know it; any
 //! other must be understood. Skipped parts are counted like the rest.
 
+mod hash;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::Fault;
@@ -39,6 +42,7 @@ use super::numbers::{
     WRITER,
 };
 use crate::store::{Origin, Traits, UnixMs};
+pub(super) use hash::{fields_of_hash, put_field_of_hash};
 
 const SUM_BYTES: usize = size_of::<u64>();
 
@@ -237,18 +241,6 @@ fn put_head(out: &mut Vec<u8>, head: &EntryHead<'_>) {
 pub(super) fn put_entry(frame: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
     put_head(frame, head);
     put_bytes(frame, value);
-}
-
-/// Adds a field and its value to those of a hash.
-pub(super) fn put_pair(pairs: &mut Vec<u8>, field: &[u8], value: &[u8]) {
-    put_bytes(pairs, field);
-    put_bytes(pairs, value);
-}
-
-/// The fields of a hash, each with its value.
-pub(super) fn pairs(value: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), Fault>> {
-    let mut rest = Body(value);
-    std::iter::from_fn(move || (!rest.is_empty()).then(|| Ok((rest.bytes()?, rest.bytes()?))))
 }
 
 /// The frame of a key whose value is the next string.

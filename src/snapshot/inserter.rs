@@ -8,7 +8,7 @@ use super::intake::{Intake, RawFrame};
 use super::numbers::ENTRIES;
 use crate::engine::{Part, Progress, Slice, StagedKey, StagedShard, Staging};
 use crate::limits::LOAD_KEYS_AT_ONCE;
-use crate::store::{KeyHash, SharedValue, Value, prefetch};
+use crate::store::{FieldRef, KeyHash, SharedValue, Value, prefetch};
 
 /// An entry whose shard is known.
 #[derive(Clone, Copy)]
@@ -203,18 +203,18 @@ fn insert_fields(
     held: &mut StagedShard<'_>,
     (db, hash): (u32, KeyHash),
     head: &EntryHead<'_>,
-    pairs: &[u8],
+    fields: &[u8],
     keep_bytes: usize,
 ) -> Result<bool, Fault> {
-    let mut is_new = !pairs.is_empty();
+    let mut is_new = !fields.is_empty();
     let is_whole = head.content == Content::Hash;
     held.insert_with(db, hash, head.key, |edit| {
         if is_whole && edit.is_there() {
             return Ok(false);
         }
-        for pair in format::pairs(pairs) {
-            let (field, value) = pair?;
-            let set = with_value(value, keep_bytes, |value| edit.set_field(field, value));
+        for field in format::fields_of_hash(fields) {
+            let FieldRef { name, value, expire_at } = field?;
+            let set = with_value(value, keep_bytes, |value| edit.set_field(name, value, expire_at));
             is_new &= set == Ok(true);
         }
         if edit.expiry() != head.expire_at {

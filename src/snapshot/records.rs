@@ -6,6 +6,7 @@ use crate::command::record::{
     RECORD_VERSION, Record, Words, header, journal_head, part_of_text, raise_version, select,
     set_before_value, set_behind_value,
 };
+use crate::store::FieldRef;
 
 const LINE_END: &[u8] = b"\r\n";
 
@@ -21,9 +22,15 @@ pub(super) fn put_entry(text: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) 
     if content == Content::String {
         return put(text, &Record::Set { key, value, expire_at, traits });
     }
-    let words: Vec<&[u8]> =
-        format::pairs(value).flatten().flat_map(|(field, value)| [field, value]).collect();
-    put(text, &Record::HSet { key, pairs: Words::List(&words) });
+    let fields: Vec<FieldRef<'_>> = format::fields_of_hash(value).flatten().collect();
+    let pairs: Vec<&[u8]> = fields.iter().flat_map(|it| [it.name, it.value]).collect();
+    put(text, &Record::HSet { key, pairs: Words::List(&pairs) });
+    for field in fields {
+        if let Some(at) = field.expire_at {
+            let fields = Words::List(&[field.name]);
+            put(text, &Record::HPexpireAt { key, at, fields });
+        }
+    }
     if let Some(at) = expire_at
         && content != Content::MoreOfHash
     {

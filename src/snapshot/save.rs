@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::format::{self, Content, EntryHead, Header, Tally, put_pair};
+use super::format::{self, Content, EntryHead, Header, Tally, put_field_of_hash};
 use super::numbers::ENTRIES;
 use super::records;
 use crate::engine::{Engine, Gates};
@@ -208,7 +208,7 @@ impl Saving<'_, '_> {
                 };
                 let mut pairs = Vec::new();
                 cursor = loop {
-                    match fields.scan(at, &mut |field, value| put_pair(&mut pairs, field, value)) {
+                    match fields.scan(at, &mut |field| put_field_of_hash(&mut pairs, field)) {
                         Some(next) if pairs.len() < SNAPSHOT_FRAME_BYTES => at = next,
                         next => break next,
                     }
@@ -326,7 +326,7 @@ impl OpenFrame {
         }
         let (key, expire_at, mut pairs) = (entry.key().to_vec(), entry.expire_at(), Vec::new());
         let Ok(fields) = Fields::of(entry) else { return };
-        fields.iter().for_each(|(field, value)| put_pair(&mut pairs, field, value));
+        fields.iter().for_each(|field| put_field_of_hash(&mut pairs, field));
         let (traits, content) = (Traits::default(), Content::Hash);
         self.put(&EntryHead { key: &key, expire_at, traits, content }, &pairs);
     }

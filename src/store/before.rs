@@ -149,25 +149,27 @@ impl ChangeKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldNames {
     bytes: Vec<u8>,
-    /// Where each ends.
-    ends: SmallVec<[u32; 2]>,
+    /// Where each ends, and whether only the expiry of the field was changed.
+    ends: SmallVec<[(u32, bool); 1]>,
 }
 
 impl FieldNames {
     /// One.
-    pub(super) fn one(name: &[u8]) -> Self {
-        FieldNames { bytes: name.into(), ends: smallvec::smallvec![name.len() as u32] }
+    pub(super) fn one(name: &[u8], only_expiry: bool) -> Self {
+        let ends = smallvec::smallvec![(name.len() as u32, only_expiry)];
+        FieldNames { bytes: name.into(), ends }
     }
 
     fn add(&mut self, others: &FieldNames) {
         let before = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&others.bytes);
-        self.ends.extend(others.ends.iter().map(|end| before + end));
+        self.ends.extend(others.ends.iter().map(|(end, only)| (before + end, *only)));
     }
 
-    /// They, in the order of the changes.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start as usize..end as usize])
+    /// They, in the order of the changes; each with whether only its field's expiry was changed.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        let name = |start: u32, end: u32| &self.bytes[start as usize..end as usize];
+        starts.zip(&self.ends).map(move |(start, &(end, only))| (name(start, end), only))
     }
 }

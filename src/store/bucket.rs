@@ -327,13 +327,13 @@ impl<'a> EntryRef<'a> {
         unsafe { std::mem::transmute::<OtherValue<'_>, OtherValue<'a>>(value) }
     }
 
-    /// The entry of a field of a hash, as the field and its value.
-    pub(super) fn into_field(self) -> (&'a [u8], &'a [u8]) {
-        let (field, value) = (self.entry.key(), self.entry.value().bytes());
+    /// The key and the value's bytes.
+    pub(super) fn into_parts(self) -> (&'a [u8], &'a [u8]) {
+        let (key, value) = (self.entry.key(), self.entry.value().bytes());
         // SAFETY: as in `into_other`.
         unsafe {
             (
-                std::slice::from_raw_parts(field.as_ptr(), field.len()),
+                std::slice::from_raw_parts(key.as_ptr(), key.len()),
                 std::slice::from_raw_parts(value.as_ptr(), value.len()),
             )
         }

@@ -43,6 +43,8 @@ const WITH_TRAITS: u8 = EDITED | COMPUTED;
 
 /// A hash in the block.
 pub(super) const SMALL_HASH: u8 = 0b0100 << 4;
+/// The same, of which fields have an expiry: the block begins with the first of these times.
+pub(super) const TIMED_HASH: u8 = 0b0101 << 4;
 /// A reference to a large hash.
 pub(super) const LARGE_HASH: u8 = 0b1000 << 4;
 /// The flag of all such references.

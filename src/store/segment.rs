@@ -48,6 +48,8 @@ pub(super) struct Segment {
     bucket_bits: u8,
     /// Not later than the first expiry among the keys here.
     pub(super) next_due: UnixMs,
+    /// Not later than the first expiry among the parts of their values.
+    pub(super) parts_due: UnixMs,
 }
 
 impl Segment {
@@ -62,7 +64,15 @@ impl Segment {
     }
 
     fn of(buckets: Buckets, start: u32, depth: u8, bucket_bits: u8) -> Self {
-        Segment { buckets, used: 0, start, depth, bucket_bits, next_due: UnixMs::MAX }
+        Segment {
+            buckets,
+            used: 0,
+            start,
+            depth,
+            bucket_bits,
+            next_due: UnixMs::MAX,
+            parts_due: UnixMs::MAX,
+        }
     }
 
     pub(super) fn used(&self) -> usize {
@@ -173,6 +183,7 @@ impl Segment {
         {
             self.next_due = self.next_due.min(at);
         }
+        self.parts_due = self.parts_due.min(entry.0.parts_due());
         let mut at = self.home(hash.order());
         loop {
             let bucket = &mut self.buckets[at];
@@ -256,12 +267,26 @@ impl Segment {
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Marked> + use<> {
         self.entries().for_each(|entry| entry.prefetch());
         self.used = 0;
-        self.next_due = UnixMs::MAX;
+        (self.next_due, self.parts_due) = (UnixMs::MAX, UnixMs::MAX);
         let mut buckets = std::mem::take(&mut self.buckets);
         (0..buckets.len() * SLOTS).filter_map(move |at| {
             let bucket = &mut buckets[at / SLOTS];
             bucket.is_used(at % SLOTS).then(|| bucket.take(at % SLOTS))
         })
+    }
+
+    /// Calls `due` with the keys that have parts that were due before `horizon`, and makes
+    /// `parts_due` what the others have.
+    pub(super) fn find_due_parts(&mut self, horizon: UnixMs, due: &mut dyn FnMut(&[u8])) {
+        self.parts_due = UnixMs::MAX;
+        let mut first = UnixMs::MAX;
+        for entry in self.entries() {
+            match entry.parts_due() {
+                at if at < horizon => due(entry.key()),
+                at => first = first.min(at),
+            }
+        }
+        self.parts_due = first;
     }
 
     /// Removes the keys that are due at `now`, and makes `next_due` exact.

@@ -9,8 +9,8 @@
 //! from its start to its end exactly once.
 
 mod evict;
-mod fields;
 mod growth;
+mod parts;
 mod traits;
 
 use super::bucket::{EntryRef, Marked, SlotMarks};
@@ -46,6 +46,8 @@ pub struct Table {
     /// See [`Table::presize`].
     expected: u32,
     next_due: UnixMs,
+    /// The same for the parts of values.
+    parts_due: UnixMs,
 }
 
 impl Default for Table {
@@ -60,6 +62,7 @@ impl Default for Table {
             booked: Census::default(),
             expected: 0,
             next_due: UnixMs::MAX,
+            parts_due: UnixMs::MAX,
             probation: 0,
             hands: evict::Hands::default(),
         }
@@ -110,9 +113,9 @@ impl Table {
         self.census - std::mem::replace(&mut self.booked, self.census)
     }
 
-    /// Not later than the first expiry of any key; [`UnixMs::MAX`] for none.
+    /// Not later than the first expiry of any key, or part of a value; [`UnixMs::MAX`] for none.
     pub fn next_due(&self) -> UnixMs {
-        self.next_due
+        self.next_due.min(self.parts_due)
     }
 
     #[inline]
@@ -181,6 +184,7 @@ impl Table {
         self.census.bytes += entry.weight() as i64;
         self.note_expiry(None, entry.expire_at());
         self.probation += 1;
+        self.parts_due = self.parts_due.min(entry.parts_due());
         let segment = self.segment_with_room(hasher, hash.order());
         let marks = SlotMarks::of_new(&entry);
         self.segments[segment].insert(hash, (entry, marks));
@@ -380,11 +384,11 @@ impl Table {
 
     /// Visits the keys from `cursor` to the end of its bucket (about eight), expired ones included.
     /// Returns the next cursor, `None` at the end.
-    pub fn scan_bucket(
-        &self,
+    pub fn scan_bucket<'a>(
+        &'a self,
         hasher: &KeyHasher,
         cursor: u32,
-        visit: &mut dyn FnMut(EntryRef<'_>),
+        visit: &mut dyn FnMut(EntryRef<'a>),
     ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let end = self.segments[at as usize].visit_bucket(hasher, cursor, visit);

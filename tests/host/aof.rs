@@ -21,8 +21,7 @@ pub fn builder(mode: Mode) -> Builder {
 }
 
 /// Commands of midi's own that the grammar cannot know, as far as they write midi's keys.
-const OWN: [&str; 7] =
-    ["delex", "delifeq", "hgetdel", "increx", "msetex", "populate", "restore"];
+const OWN: [&str; 7] = ["delex", "delifeq", "hgetdel", "increx", "msetex", "populate", "restore"];
 
 /// Commands whose effects on midi's keys are tried elsewhere, or that have none.
 const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];

@@ -1,13 +1,13 @@
 //! HRANDFIELD.
 
-use super::KEY;
+use super::{KEY, LiveFields};
 use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
     Access, Action, Arg, ArgKind, Args, Command, Error, Flags, Keys, OneKey, Reply, Run, arg, docs,
     tips, word,
 };
 use crate::limits::DRAWN_FIELDS;
-use crate::store::{FieldAndValue, Fields};
+use crate::store::FieldRef;
 
 const OPTIONS: &[Arg] =
     &[arg("count", ArgKind::Integer), word("withvalues", "WITHVALUES").optional()];
@@ -33,8 +33,8 @@ fn draw() -> u64 {
 
 fn hrandfield(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if cx.args.len() == 2 {
-        match cx.fields()? {
-            Some(fields) => reply.bulk(fields.drawn(&mut draw).0),
+        match cx.fields()?.and_then(|fields| fields.drawn(&mut draw)) {
+            Some(field) => reply.bulk(field.name),
             None => reply.null(),
         }
         return Ok(());
@@ -51,14 +51,9 @@ fn hrandfield(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     // How long they are is not known before they are drawn.
     cx.limits
         .reply(2 * ELEMENT_BYTES * if count < 0 { wanted } else { wanted.min(fields.len()) })?;
-    let drawn = if count < 0 {
-        (0..wanted).map(|_| fields.drawn(&mut draw)).collect()
-    } else {
-        different(fields, wanted)
-    };
-    let len = |(field, value): &FieldAndValue<'_>| {
-        field.len() + if with_values { value.len() } else { 0 }
-    };
+    let drawn = if count < 0 { any(fields, wanted) } else { different(fields, wanted) };
+    let len =
+        |field: &FieldRef<'_>| field.name.len() + if with_values { field.value.len() } else { 0 };
     cx.limits.reply(drawn.iter().map(len).sum())?;
     say(reply, &drawn, with_values);
     Ok(())
@@ -79,14 +74,25 @@ fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
     Ok((count, with_values))
 }
 
+/// So many fields, each drawn from all.
+fn any(fields: LiveFields<'_>, wanted: usize) -> Vec<FieldRef<'_>> {
+    if !fields.are_few() {
+        return (0..wanted).filter_map(|_| fields.drawn(&mut draw)).collect();
+    }
+    let all: Vec<FieldRef<'_>> = fields.iter().collect();
+    let one = |_| all.get(fastrand::usize(0..all.len().max(1))).copied();
+    (0..wanted).filter_map(one).collect()
+}
+
 /// Different fields; all of them if there are no more.
-fn different(fields: Fields<'_>, wanted: usize) -> Vec<FieldAndValue<'_>> {
+fn different(fields: LiveFields<'_>, wanted: usize) -> Vec<FieldRef<'_>> {
     if wanted >= fields.len() {
         return fields.iter().collect();
     }
     // Drawing a field again and again costs more than looking at all of them once.
-    if wanted > fields.len() / 3 || matches!(fields, Fields::Small(_)) {
-        let mut all: Vec<FieldAndValue<'_>> = fields.iter().collect();
+    if wanted > fields.len() / 3 || fields.are_few() {
+        let mut all: Vec<FieldRef<'_>> = fields.iter().collect();
+        let wanted = wanted.min(all.len());
         for at in 0..wanted {
             let other = fastrand::usize(at..all.len());
             all.swap(at, other);
@@ -97,23 +103,20 @@ fn different(fields: Fields<'_>, wanted: usize) -> Vec<FieldAndValue<'_>> {
     let mut names = hashbrown::HashSet::with_capacity(wanted);
     let mut drawn = Vec::with_capacity(wanted);
     while drawn.len() < wanted {
-        let pair = fields.drawn(&mut draw);
-        if names.insert(pair.0) {
-            drawn.push(pair);
-        }
+        drawn.extend(fields.drawn(&mut draw).filter(|field| names.insert(field.name)));
     }
     drawn
 }
 
-fn say(reply: &mut dyn Reply, drawn: &[FieldAndValue<'_>], with_values: bool) {
+fn say(reply: &mut dyn Reply, drawn: &[FieldRef<'_>], with_values: bool) {
     if !with_values {
         reply.array(drawn.len());
-        return drawn.iter().for_each(|(field, _)| reply.bulk(field));
+        return drawn.iter().for_each(|field| reply.bulk(field.name));
     }
     reply.pairs(drawn.len());
-    for (field, value) in drawn {
+    for field in drawn {
         reply.pair();
-        reply.bulk(field);
-        reply.bulk(value);
+        reply.bulk(field.name);
+        reply.bulk(field.value);
     }
 }

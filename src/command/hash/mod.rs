@@ -1,29 +1,32 @@
 //! Commands on hashes, after Redis's t_hash.c.
 
 mod drawn;
+mod live;
 mod read;
 mod scan;
 mod write;
 
 pub(super) use drawn::HRANDFIELD;
+use live::LiveFields;
 pub(super) use read::{HEXISTS, HGET, HGETALL, HKEYS, HLEN, HMGET, HSTRLEN, HVALS};
 pub(super) use scan::HSCAN;
 pub(super) use write::{HDEL, HGETDEL, HINCRBY, HINCRBYFLOAT, HMSET, HSET, HSETNX};
 
 use super::{Arg, ArgKind, Error, OneKey, arg};
-use crate::store::Fields;
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const FIELD: Arg = arg("field", ArgKind::String);
 const VALUE: Arg = arg("value", ArgKind::String);
 
 impl OneKey<'_> {
-    /// The fields of the key's hash; `None` if the key does not exist.
+    /// The fields of the key's hash, but for those whose expiry has passed; `None` if the key does
+    /// not exist.
     ///
     /// # Errors
     /// [`Error::WrongType`] if it is not a hash.
     #[inline]
-    fn fields(&self) -> Result<Option<Fields<'_>>, Error> {
-        self.key.fields().map_err(Error::from)
+    fn fields(&self) -> Result<Option<LiveFields<'_>>, Error> {
+        let fields = self.key.fields().map_err(Error::from)?;
+        Ok(fields.map(|fields| LiveFields::new(fields, self.key.now())))
     }
 }

@@ -5,7 +5,7 @@ use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
     Access, Action, Arg, Command, Error, Flags, Keys, OneKey, Reply, Run, docs, tips,
 };
-use crate::store::FieldAndValue;
+use crate::store::FieldRef;
 
 type Read = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 
@@ -90,12 +90,12 @@ pub(in crate::command) static HSTRLEN: Command = Command {
 
 pub(in crate::command) static HKEYS: Command =
     row_of_all("hkeys", "Returns the names of all fields.", &[tips::ANY_ORDER], |cx, reply| {
-        list(cx, reply, |(field, _)| field)
+        list(cx, reply, |field| field.name)
     });
 
 pub(in crate::command) static HVALS: Command =
     row_of_all("hvals", "Returns the values of all fields.", &[tips::ANY_ORDER], |cx, reply| {
-        list(cx, reply, |(_, value)| value)
+        list(cx, reply, |field| field.value)
     });
 
 pub(in crate::command) static HGETALL: Command =
@@ -123,17 +123,17 @@ fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn list(
     cx: &OneKey<'_>,
     reply: &mut dyn Reply,
-    part: impl for<'a> Fn(FieldAndValue<'a>) -> &'a [u8],
+    part: for<'a> fn(FieldRef<'a>) -> &'a [u8],
 ) -> Result<(), Error> {
     let Some(fields) = cx.fields()? else {
         reply.array(0);
         return Ok(());
     };
     if cx.limits.has_reply_limit() {
-        check_reply(cx, fields.iter().map(|pair| ELEMENT_BYTES + part(pair).len()))?;
+        check_reply(cx, fields.iter().map(|field| ELEMENT_BYTES + part(field).len()))?;
     }
-    reply.array(fields.len());
-    fields.iter().for_each(|pair| reply.bulk(part(pair)));
+    reply.array(fields.count());
+    fields.iter().for_each(|field| reply.bulk(part(field)));
     Ok(())
 }
 
@@ -143,13 +143,13 @@ fn hgetall(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     };
     if cx.limits.has_reply_limit() {
-        let len = |(field, value): FieldAndValue<'_>| field.len() + value.len();
-        check_reply(cx, fields.iter().map(|pair| 2 * ELEMENT_BYTES + len(pair)))?;
+        let len = |field: FieldRef<'_>| field.name.len() + field.value.len();
+        check_reply(cx, fields.iter().map(|field| 2 * ELEMENT_BYTES + len(field)))?;
     }
-    reply.map(fields.len());
-    for (field, value) in fields.iter() {
-        reply.bulk(field);
-        reply.bulk(value);
+    reply.map(fields.count());
+    for field in fields.iter() {
+        reply.bulk(field.name);
+        reply.bulk(field.value);
     }
     Ok(())
 }

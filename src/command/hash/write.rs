@@ -117,11 +117,12 @@ impl OneKey<'_> {
         if self.key.is_there() { Ok(()) } else { self.limits.key(self.key.name()) }
     }
 
-    /// Sets a field to what its number was made.
+    /// Sets a field to what its number was made; it keeps its expiry.
     fn set_number(&mut self, number: &[u8]) -> Result<(), Error> {
         let field = self.args.get(2);
         self.check_field(field, number)?;
-        self.key.set_field(field, Value::Inline(number))?;
+        let expire_at = self.fields()?.and_then(|fields| fields.expiry(field)).flatten();
+        self.key.set_field(field, Value::Inline(number), expire_at)?;
         Ok(())
     }
 
@@ -147,7 +148,9 @@ fn set_pairs(cx: &mut OneKey<'_>) -> Result<i64, Error> {
     for at in (2..args.len()).step_by(2) {
         let kept = args.keep(at + 1, cx.limits.keep_bytes);
         let value = kept.as_ref().map_or(Value::Inline(args.get(at + 1)), Value::Shared);
-        new += i64::from(cx.key.set_field(args.get(at), value)?);
+        let is_there = cx.fields()?.is_some_and(|fields| fields.get(args.get(at)).is_some());
+        cx.key.set_field(args.get(at), value, None)?;
+        new += i64::from(!is_there);
     }
     cx.tell(Event::HSET);
     Ok(new)
@@ -167,7 +170,8 @@ fn hdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let mut removed = 0;
     if cx.fields()?.is_some() {
         for field in cx.args.from(2) {
-            removed += i64::from(cx.key.remove_field(field));
+            let is_there = cx.fields()?.is_some_and(|fields| fields.get(field).is_some());
+            removed += i64::from(is_there && cx.key.remove_field(field));
         }
     }
     if removed > 0 {

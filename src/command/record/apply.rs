@@ -48,6 +48,8 @@ impl Record<'_> {
                     key.remove_field(field);
                 }
             }
+            Record::HPexpireAt { at, fields, .. } => expire_fields(key, fields, Some(at)),
+            Record::HPersist { fields, .. } => expire_fields(key, fields, None),
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
             Record::Del { .. } => {
@@ -86,6 +88,8 @@ impl Record<'_> {
             Record::SetRange { .. } => first(Event::SETRANGE),
             Record::HSet { .. } => first(Event::HSET),
             Record::HDel { .. } => first(Event::HDEL),
+            Record::HPexpireAt { .. } => first(Event::HEXPIRE),
+            Record::HPersist { .. } => first(Event::HPERSIST),
             Record::SetRanges { .. } => first(Event::SETBIT),
             Record::Restore { .. } => first(Event::RESTORE),
             Record::Rename { .. } => (Some(Event::RENAME_FROM), Some(Event::RENAME_TO)),
@@ -117,9 +121,15 @@ fn set_fields(key: &mut Edit<'_>, pairs: Words<'_>, keep_bytes: usize) -> Result
     while let (Some(field), Some(value)) = (words.next(), words.next()) {
         let large = (value.len() >= keep_bytes).then(|| SharedValue::new(value.to_vec()));
         let value = large.as_ref().map_or(Value::Inline(value), Value::Shared);
-        key.set_field(field, value).map_err(|WrongType| CannotApply::Type)?;
+        key.set_field(field, value, None).map_err(|WrongType| CannotApply::Type)?;
     }
     Ok(())
+}
+
+fn expire_fields(key: &mut Edit<'_>, fields: Words<'_>, expire_at: Option<UnixMs>) {
+    for field in fields.iter() {
+        key.expire_field(field, expire_at);
+    }
 }
 
 /// Where a value ends.

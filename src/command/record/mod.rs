@@ -26,8 +26,8 @@ pub use pieces::{Pieces, Words};
 pub use read::{Records, RecordsPosition};
 pub use text::RecordText;
 pub use write::{
-    MULTI, are_words_of, header, is_of_version_1, journal_head, raise_version, select,
-    set_before_value, set_behind_value,
+    MULTI, are_words_of, header, journal_head, raise_version, select, set_before_value,
+    set_behind_value, version_of,
 };
 
 use crate::store::{Traits, UnixMs};
@@ -131,7 +131,8 @@ pub enum Record<'a> {
         /// The database of the copy.
         db: u32,
     },
-    /// `HSET key field value …`: fields of a hash; a missing key is created. Since version 5.
+    /// `HSET key field value …`: fields of a hash, without an expiry; a missing key is created.
+    /// Since version 5.
     HSet {
         /// The key.
         key: &'a [u8],
@@ -140,6 +141,22 @@ pub enum Record<'a> {
     },
     /// `HDEL key field …`: the key is removed with its last field. Since version 5.
     HDel {
+        /// The key.
+        key: &'a [u8],
+        /// The fields.
+        fields: Words<'a>,
+    },
+    /// `HPEXPIREAT key ms field …`: fields that are there get this expiry. Since version 5.
+    HPexpireAt {
+        /// The key.
+        key: &'a [u8],
+        /// When they expire, also in the past.
+        at: UnixMs,
+        /// The fields.
+        fields: Words<'a>,
+    },
+    /// `HPERSIST key field …`: fields do not expire any more. Since version 5.
+    HPersist {
         /// The key.
         key: &'a [u8],
         /// The fields.
@@ -175,6 +192,8 @@ impl<'a> Record<'a> {
             | Record::Restore { key, .. }
             | Record::HSet { key, .. }
             | Record::HDel { key, .. }
+            | Record::HPexpireAt { key, .. }
+            | Record::HPersist { key, .. }
             | Record::Del { key }
             | Record::PexpireAt { key, .. }
             | Record::Persist { key }
@@ -197,7 +216,10 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn version(&self) -> u32 {
         match self {
-            Record::HSet { .. } | Record::HDel { .. } => 5,
+            Record::HSet { .. }
+            | Record::HDel { .. }
+            | Record::HPexpireAt { .. }
+            | Record::HPersist { .. } => 5,
             Record::Set { traits, .. } if !traits.are_logged_plain() => 4,
             Record::SetRanges { .. } | Record::Restore { .. } | Record::BitOp { .. } => 2,
             _ => 1,

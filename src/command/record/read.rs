@@ -125,6 +125,15 @@ impl<'a> Records<'a> {
                 let key = self.bulk()?;
                 Record::HSet { key, pairs: Words::Text(&self.text[self.now.at..end]) }
             }
+            b"HPEXPIREAT" if count >= 4 => {
+                let (key, at) = (self.bulk()?, parse_integer(self.bulk()?));
+                let at = at.ok_or_else(|| misfit(words[0], self.now.version))?;
+                Record::HPexpireAt { key, at, fields: Words::Text(&self.text[self.now.at..end]) }
+            }
+            b"HPERSIST" if count >= 3 => {
+                let key = self.bulk()?;
+                Record::HPersist { key, fields: Words::Text(&self.text[self.now.at..end]) }
+            }
             b"HDEL" if count >= 3 => {
                 let key = self.bulk()?;
                 Record::HDel { key, fields: Words::Text(&self.text[self.now.at..end]) }
@@ -292,7 +301,7 @@ const NAMES: &str = "SELECT MULTI EXEC SET DEL PEXPIREAT PERSIST APPEND SETRANGE
 const NEWER_NAMES: &str = "RESTORE BITOP";
 
 /// The names of those that are only in texts from version 5 on.
-const NAMES_OF_FIELDS: &str = "HSET HDEL";
+const NAMES_OF_FIELDS: &str = "HSET HDEL HPEXPIREAT HPERSIST";
 
 fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Record<'a>> {
     let (expire_at, rest) = match options {

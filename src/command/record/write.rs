@@ -2,7 +2,7 @@
 
 use super::super::parse_integer;
 use super::traits::{has_word, word_of};
-use super::{Pieces, Record, RecordText, Words};
+use super::{Pieces, RECORD_VERSION, Record, RecordText, Words};
 use crate::store::{SharedValue, Traits, UnixMs};
 
 /// The most that the lengths, line ends and options of a record take, in bytes.
@@ -20,9 +20,9 @@ pub fn header(version: u32, out: &mut Vec<u8>) {
     number(out, version);
 }
 
-/// Whether a text says that it is of version 1.
-pub fn is_of_version_1(text: &[u8]) -> bool {
-    behind_header(text, 1).is_some()
+/// The version that a text says it is of, if that can be read.
+pub fn version_of(text: &[u8]) -> Option<u32> {
+    (1..=RECORD_VERSION).find(|&version| behind_header(text, version).is_some())
 }
 
 /// What stands behind the version of a text, if it is this one, of one digit.
@@ -162,6 +162,15 @@ impl Record<'_> {
             }
             Record::BitOp { args } => write_bit_op(out, args),
             Record::HSet { key, pairs } => write_fields(out, b"$4\r\nHSET\r\n", key, pairs),
+            Record::HPersist { key, fields } => {
+                write_fields(out, b"$8\r\nHPERSIST\r\n", key, fields);
+            }
+            Record::HPexpireAt { key, at, fields } => {
+                count(out, 3 + fields.iter().count());
+                write_key(out, b"$10\r\nHPEXPIREAT\r\n", key, 0);
+                number(out, at);
+                fields.iter().for_each(|word| bulk(out, word));
+            }
             Record::HDel { key, fields } => write_fields(out, b"$4\r\nHDEL\r\n", key, fields),
             Record::Rename { key, to } => {
                 write_key(out, b"*3\r\n$6\r\nRENAME\r\n", key, to.len());

@@ -5,6 +5,8 @@
 //! shard is held, and update the counters, the memory credit, the due times, the notifications, and
 //! the clients that watch.
 
+mod fields;
+
 use super::Ledger;
 use super::eviction::Scope;
 use super::gates::Gates;
@@ -249,7 +251,7 @@ impl Ledger {
         if gained.expired > 0 && self.notifications.is_listening() {
             self.announce_notifications(slot);
         }
-        done
+        done && self.expire_fields(slot, store, db, horizon, more)
     }
 
     /// Leaves the notifications of a command after its keys have ended: those of expired keys come

@@ -1,9 +1,10 @@
 //! Replaying a text on the thread that holds the global lock, while others read.
 
 use arrayvec::ArrayVec;
+use memchr::memmem;
 
 use super::{ReplayError, Replayed, TextError};
-use crate::command::record::{Record, Records, is_of_version_1};
+use crate::command::record::{PART_VERSION, Record, Records, version_of};
 use crate::engine::{Engine, Taking};
 use crate::limits::AHEAD;
 use crate::sync::Locked;
@@ -126,10 +127,14 @@ fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
     move |error| TextError::Replay { error, offset }
 }
 
-/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or it is
-/// of a version that has records about any number of keys, or that of a part.
+/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or one may
+/// be about any number of keys, or it is a part.
 pub fn is_for_here(text: &[u8]) -> bool {
-    !is_of_version_1(text) || may_be_of_all(text)
+    match version_of(text) {
+        Some(1) => may_be_of_all(text),
+        None | Some(PART_VERSION) => true,
+        Some(_) => may_be_of_all(text) || memmem::find(text, b"\r\nBITOP\r\n").is_some(),
+    }
 }
 
 fn may_be_of_all(text: &[u8]) -> bool {

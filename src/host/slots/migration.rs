@@ -159,8 +159,8 @@ fn send_hash(ctx: Ctx<'_>, entry: EntryRef<'_>) -> Result<(), String> {
     let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
     let fields = Fields::of(entry).map_err(|_| "a key is not a hash")?;
     let mut args: Vec<&[u8]> = vec![&key];
-    for (field, value) in fields.iter() {
-        args.extend([field, value]);
+    for field in fields.iter() {
+        args.extend([field.name, field.value]);
         if args.len() > WORDS_AT_ONCE {
             send(ctx, c"MIDI.HSET", &args)?;
             args.truncate(1);
@@ -168,6 +168,13 @@ fn send_hash(ctx: Ctx<'_>, entry: EntryRef<'_>) -> Result<(), String> {
     }
     if args.len() > 1 {
         send(ctx, c"MIDI.HSET", &args)?;
+    }
+    for field in fields.iter() {
+        if let Some(at) = field.expire_at {
+            let mut number = itoa::Buffer::new();
+            let at = number.format(at).as_bytes();
+            send(ctx, c"MIDI.HPEXPIREAT", &[&key, at, b"FIELDS", b"1", field.name])?;
+        }
     }
     let Some(at) = expire_at else { return Ok(()) };
     send(ctx, c"MIDI.PEXPIREAT", &[&key, itoa::Buffer::new().format(at).as_bytes()])

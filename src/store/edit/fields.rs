@@ -3,7 +3,19 @@
 use super::{ChangeKind, Edit, Keeping};
 use crate::store::before::FieldNames;
 use crate::store::fields::change;
-use crate::store::{Before, Entry, Fields, FoundEntry, SharedValue, Type, Value, WrongType};
+use crate::store::{
+    Before, Entry, FieldRef, Fields, FoundEntry, NewField, SharedValue, Type, UnixMs, Value,
+    WrongType,
+};
+
+/// What a change of a field was about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// All of it.
+    Field,
+    /// Its expiry alone.
+    Expiry,
+}
 
 impl Edit<'_> {
     /// The fields of the key's hash; `None` if the key does not exist.
@@ -15,44 +27,87 @@ impl Edit<'_> {
         self.read().map(Fields::of).transpose()
     }
 
-    /// Sets a field of the key's hash, which is made if the key does not exist. True if the field
-    /// is new.
+    /// Sets a field of the key's hash, and its expiry. The hash is made if the key does not exist.
+    /// True if the field is new.
     ///
     /// # Errors
     /// [`WrongType`] if the value is not a hash; nothing is changed then.
-    pub fn set_field(&mut self, field: &[u8], value: Value<'_>) -> Result<bool, WrongType> {
-        let hasher = self.hasher;
+    pub fn set_field(
+        &mut self,
+        field: &[u8],
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+    ) -> Result<bool, WrongType> {
+        let (hasher, new) = (self.hasher, NewField { name: field, value, expire_at });
+        let kind = self.kind_of(field, About::Field);
         let Some(found) = self.found() else {
             let name = self.name;
-            let entry = || change::of_field(hasher, name, field, value);
-            self.insert(self.kind_of(field), entry);
+            self.insert(kind, || change::of_field(hasher, name, new));
             return Ok(true);
         };
         Fields::of(self.table.entry(found))?;
         self.keep_field(found, field);
         let mut is_new = false;
-        self.apply(self.kind_of(field), |table| {
-            is_new = table.change_other(found, |entry| change::set(entry, hasher, field, value));
+        self.apply(kind, |table| {
+            is_new = table.change_other(found, |entry| change::set(entry, hasher, new));
         });
         Ok(is_new)
+    }
+
+    /// Sets or clears the expiry of a field. False if there is no such field.
+    pub fn expire_field(&mut self, field: &[u8], expire_at: Option<UnixMs>) -> bool {
+        let Some(found) = self.found_field(field) else { return false };
+        let hasher = self.hasher;
+        self.keep_field(found, field);
+        self.apply(self.kind_of(field, About::Expiry), |table| {
+            table.change_other(found, |entry| change::expire(entry, hasher, field, expire_at));
+        });
+        true
     }
 
     /// Removes a field of the key's hash, and the key with its last field. False if there is no
     /// such field.
     pub fn remove_field(&mut self, field: &[u8]) -> bool {
-        let Some(found) = self.found() else { return false };
-        let Ok(fields) = Fields::of(self.table.entry(found)) else { return false };
-        if fields.get(field).is_none() {
-            return false;
-        }
-        if fields.len() == 1 {
+        let Some(found) = self.found_field(field) else { return false };
+        if Fields::of(self.table.entry(found)).is_ok_and(|fields| fields.len() == 1) {
             return self.remove();
         }
         let removed = self.table.change_other(found, |entry| change::remove(entry, field));
         let Some(removed) = removed else { return false };
         self.done.keep(|| Before::FieldWas(removed));
-        self.apply(self.kind_of(field), |_| ());
+        self.apply(self.kind_of(field, About::Field), |_| ());
         true
+    }
+
+    /// Removes fields that were due before the [horizon](super::super::Now::horizon), a few
+    /// hundred at most; the key goes with its last field. Returns how many.
+    pub fn remove_due_fields(&mut self) -> usize {
+        let (horizon, mut due) = (self.now.horizon(), Vec::new());
+        let Some(found) = self.found() else { return 0 };
+        match Fields::of(self.table.entry(found)) {
+            Ok(fields @ Fields::Small(_)) => {
+                let is_due = |field: &FieldRef<'_>| field.expire_at.is_some_and(|at| at < horizon);
+                let names: Vec<Box<[u8]>> =
+                    fields.iter().filter(is_due).map(|field| field.name.into()).collect();
+                names.iter().filter(|name| self.remove_field(name)).count()
+            }
+            Ok(Fields::Large(_)) => {
+                let is_empty = self.table.change_other(found, |entry| {
+                    change::remove_due(entry, horizon, &mut |field| due.push(field))
+                });
+                let count = due.len();
+                for field in due {
+                    let kind = self.kind_of(field.key(), About::Field);
+                    self.done.keep(|| Before::FieldWas(field));
+                    self.apply(kind, |_| ());
+                }
+                if is_empty {
+                    self.remove();
+                }
+                count
+            }
+            Err(WrongType) => 0,
+        }
     }
 
     /// A copy of the key under another name, which shares no fields with it.
@@ -60,10 +115,16 @@ impl Edit<'_> {
         self.read().map(|entry| change::apart_as(&entry, self.hasher, name))
     }
 
-    fn kind_of(&self, field: &[u8]) -> ChangeKind {
+    fn found_field(&self, field: &[u8]) -> Option<FoundEntry> {
+        let found = self.found()?;
+        let fields = Fields::of(self.table.entry(found)).ok()?;
+        fields.find(field).map(|_| found)
+    }
+
+    fn kind_of(&self, field: &[u8], about: About) -> ChangeKind {
         match self.done.keeping {
             Keeping::Nothing => ChangeKind::Nothing,
-            _ => ChangeKind::Fields(FieldNames::one(field)),
+            _ => ChangeKind::Fields(FieldNames::one(field, about == About::Expiry)),
         }
     }
 
@@ -77,12 +138,12 @@ impl Edit<'_> {
         }
     }
 
-    /// Gives a field the value that this entry has.
+    /// Gives a field what this entry has.
     pub(super) fn restore_field(&mut self, before: &Entry) {
         let shared: Option<SharedValue> = before.shared_value();
         let value = shared.as_ref().map_or_else(|| before.value(), Value::Shared);
         // It was a hash then, and all that came later has been taken back.
-        let _ = self.set_field(before.key(), value);
+        let _ = self.set_field(before.key(), value, before.expire_at());
     }
 
     /// The key's place, if its value can be overwritten by a string. Another value is removed: it

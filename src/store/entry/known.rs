@@ -2,7 +2,9 @@
 
 use super::shape::SHARED;
 use super::shape::Shape;
-use super::{COMPUTED, EDITED, Entry, LARGE_HASH, REFERENCE, SMALL_HASH, TYPE, WITH_TRAITS};
+use super::{
+    COMPUTED, EDITED, Entry, LARGE_HASH, REFERENCE, SMALL_HASH, TIMED_HASH, TYPE, WITH_TRAITS,
+};
 use crate::store::{Origin, Traits, Type, Value};
 
 impl Origin {
@@ -21,7 +23,7 @@ impl Entry {
         match self.flags() & TYPE {
             #[cfg(test)]
             super::OTHER => Type::Other,
-            SMALL_HASH | LARGE_HASH => Type::Hash,
+            SMALL_HASH | TIMED_HASH | LARGE_HASH => Type::Hash,
             _ => Type::String,
         }
     }

@@ -7,13 +7,16 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::shape::{HAS_EXPIRY, Shape};
-use super::{Entry, REFERENCE};
+use super::{Entry, NO_STRING, REFERENCE, TIMED_HASH, TYPE};
 use crate::store::{UnixMs, Value};
 
 /// What an entry may refer to.
 pub(in crate::store) trait Referred: Any + Send + Sync {
     /// The memory that it takes, in bytes; on any thread.
     fn bytes(&self) -> usize;
+
+    /// Not later than when the first part of it expires.
+    fn parts_due(&self) -> UnixMs;
 }
 
 /// A reference as it stands in a block: one of those that the [`Arc`] counts.
@@ -102,19 +105,42 @@ impl Entry {
         }
     }
 
-    /// Replaces the value in the block by one that is not in this entry; its type stays. May move
-    /// the entry to another block.
-    pub(in crate::store) fn set_block(&mut self, block: &[u8]) {
+    /// Whether the value is a block that begins with the time at which the first part of it expires.
+    #[inline]
+    pub(in crate::store) fn is_timed_block(&self) -> bool {
+        self.flags() & TYPE == TIMED_HASH
+    }
+
+    /// Not later than when the first part of the value expires; [`UnixMs::MAX`] for never.
+    #[inline]
+    pub(in crate::store) fn parts_due(&self) -> UnixMs {
+        if self.flags() & NO_STRING == 0 { UnixMs::MAX } else { self.due_of_other() }
+    }
+
+    #[cold]
+    fn due_of_other(&self) -> UnixMs {
+        match self.other_value() {
+            OtherValue::Reference(referred) => referred.parts_due(),
+            OtherValue::Block(block) if self.is_timed_block() => {
+                block.first_chunk().map_or(UnixMs::MAX, |due| UnixMs::from_le_bytes(*due))
+            }
+            OtherValue::Block(_) => UnixMs::MAX,
+        }
+    }
+
+    /// Replaces the value in the block by one that is not in this entry. May move the entry to
+    /// another block.
+    pub(in crate::store) fn set_block(&mut self, kind: u8, block: &[u8]) {
         let (old, expire_at) = (self.shape(), self.expire_at());
         let key = self.part(old.key_at(), old.key_len);
         let new = Shape::of(key, Value::Inline(block), old.flags & HAS_EXPIRY != 0);
         if new.block() != old.block() {
-            *self = Entry::of_block(old.flags, key, block, expire_at);
+            *self = Entry::of_block(kind, key, block, expire_at);
             return;
         }
         let key = key.as_ptr();
         // SAFETY: the block is large enough, and the key is this entry's own.
         unsafe { self.fill(new, key, Value::Inline(block), expire_at) };
-        self.set_type(old.flags);
+        self.set_type(kind);
     }
 }

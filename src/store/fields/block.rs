@@ -1,25 +1,39 @@
 //! The small form of a hash: one block of bytes.
 //!
 //! ```text
-//! count 2 │ tags, 1 each │ lengths of fields, 1 each │ of values, 1 each │ field value field value …
+//! due 0 or 8 │ count 2 │ tags, 1 each │ lengths of fields, 1 each │ of values, 1 each
+//!            │ expiries, 0 or 8 each │ field value field value …
 //! ```
 //!
 //! A field's tag is a byte that is drawn from its bytes. A search compares many tags at once, and
-//! reads only fields whose tag and length fit.
+//! reads only fields whose tag and length fit. If any field has an expiry, the block is *timed*: it
+//! begins with the first of them, which the entry reads, and has a time for every field.
 
-use crate::limits::{SMALL_HASH_BYTES, SMALL_HASH_ELEMENT_BYTES, SMALL_HASH_FIELDS};
+use super::FieldRef;
+use crate::limits::{
+    SMALL_HASH_BYTES, SMALL_HASH_ELEMENT_BYTES, SMALL_HASH_FIELDS, SMALL_TIMED_HASH_FIELDS,
+};
+use crate::store::UnixMs;
 
 const COUNT_BYTES: usize = size_of::<u16>();
+const TIME_BYTES: usize = size_of::<UnixMs>();
 
 /// What a field takes besides its bytes and those of its value.
 const FIELD_OVERHEAD: usize = 3;
+
+/// The time of a field without an expiry.
+const NO_TIME: UnixMs = UnixMs::MAX;
 
 const _: () = assert!(SMALL_HASH_ELEMENT_BYTES <= u8::MAX as usize);
 const _: () = assert!(SMALL_HASH_FIELDS <= u16::MAX as usize);
 
 /// A view of a block.
 #[derive(Clone, Copy)]
-pub struct Block<'a>(&'a [u8]);
+pub struct Block<'a> {
+    /// From the count on.
+    bytes: &'a [u8],
+    is_timed: bool,
+}
 
 /// Where a field is in a block.
 #[derive(Clone, Copy)]
@@ -30,34 +44,52 @@ pub struct FieldPlace {
 }
 
 impl<'a> Block<'a> {
-    /// A view of bytes that [`Block::with`] has made.
+    /// A view of a block.
     #[inline]
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Block(bytes)
+    pub fn new(bytes: &'a [u8], is_timed: bool) -> Self {
+        Block { bytes: if is_timed { &bytes[TIME_BYTES..] } else { bytes }, is_timed }
     }
 
     /// One without fields, to begin with. No entry has such a one.
-    pub const EMPTY: Block<'static> = Block(&[0, 0]);
+    pub const EMPTY: Block<'static> = Block { bytes: &[0, 0], is_timed: false };
+
+    /// Whether it has expiries.
+    pub fn is_timed(self) -> bool {
+        self.is_timed
+    }
 
     /// How many fields it has.
     #[inline]
     pub fn len(self) -> usize {
-        let [low, high, ..] = *self.0 else { return 0 };
+        let [low, high, ..] = *self.bytes else { return 0 };
         u16::from_le_bytes([low, high]).into()
     }
 
     fn tags(self) -> &'a [u8] {
-        &self.0[COUNT_BYTES..COUNT_BYTES + self.len()]
+        &self.bytes[COUNT_BYTES..COUNT_BYTES + self.len()]
     }
 
     /// The lengths of the fields, and those of the values.
     fn lengths(self) -> (&'a [u8], &'a [u8]) {
         let start = COUNT_BYTES + self.len();
-        self.0[start..start + 2 * self.len()].split_at(self.len())
+        self.bytes[start..start + 2 * self.len()].split_at(self.len())
+    }
+
+    fn times_at(self) -> usize {
+        COUNT_BYTES + FIELD_OVERHEAD * self.len()
+    }
+
+    fn expiry(self, number: usize) -> Option<UnixMs> {
+        if !self.is_timed {
+            return None;
+        }
+        let at = self.times_at() + number * TIME_BYTES;
+        let time = self.bytes[at..].first_chunk().copied().map_or(NO_TIME, UnixMs::from_le_bytes);
+        (time != NO_TIME).then_some(time)
     }
 
     fn bytes_at(self) -> usize {
-        COUNT_BYTES + FIELD_OVERHEAD * self.len()
+        self.times_at() + if self.is_timed { self.len() * TIME_BYTES } else { 0 }
     }
 
     fn place(self, number: usize) -> FieldPlace {
@@ -72,86 +104,118 @@ impl<'a> Block<'a> {
         memchr::memchr_iter(tag(field), self.tags())
             .filter(|&number| usize::from(lens[number]) == field.len())
             .map(|number| self.place(number))
-            .find(|place| &self.0[place.at..place.at + field.len()] == field)
+            .find(|place| &self.bytes[place.at..place.at + field.len()] == field)
     }
 
-    /// Where the value of a field lies in the block.
-    pub fn value_range(self, place: FieldPlace) -> std::ops::Range<usize> {
+    fn value_range(self, place: FieldPlace) -> std::ops::Range<usize> {
         let (fields, values) = self.lengths();
         let start = place.at + usize::from(fields[place.number]);
         start..start + usize::from(values[place.number])
     }
 
-    /// The value of a field.
-    pub fn value(self, place: FieldPlace) -> &'a [u8] {
-        &self.0[self.value_range(place)]
+    /// A field that was found.
+    pub fn field(self, place: FieldPlace) -> FieldRef<'a> {
+        let value = self.value_range(place);
+        FieldRef {
+            name: &self.bytes[place.at..value.start],
+            value: &self.bytes[value],
+            expire_at: self.expiry(place.number),
+        }
     }
 
-    /// All fields and their values, in the order in which they were added.
-    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    /// All fields, in the order in which they were added.
+    pub fn iter(self) -> impl Iterator<Item = FieldRef<'a>> {
         let (fields, values) = self.lengths();
-        let mut rest = &self.0[self.bytes_at()..];
-        fields.iter().zip(values).map(move |(&field_len, &value_len)| {
-            let (field, behind) = rest.split_at(field_len.into());
+        let mut rest = &self.bytes[self.bytes_at()..];
+        fields.iter().zip(values).enumerate().map(move |(number, (&field_len, &value_len))| {
+            let (name, behind) = rest.split_at(field_len.into());
             let (value, behind) = behind.split_at(value_len.into());
             rest = behind;
-            (field, value)
+            FieldRef { name, value, expire_at: self.expiry(number) }
         })
     }
 
-    /// Whether it stays a block with this value of a field, which is at `place` if it is there.
-    pub fn has_room(self, place: Option<FieldPlace>, field: &[u8], value: &[u8]) -> bool {
-        let more = match place {
-            Some(place) => value.len() as isize - self.value_range(place).len() as isize,
-            None => (FIELD_OVERHEAD + field.len() + value.len()) as isize,
-        };
-        field.len().max(value.len()) <= SMALL_HASH_ELEMENT_BYTES
-            && self.len() + usize::from(place.is_none()) <= SMALL_HASH_FIELDS
-            && self.0.len() as isize + more <= SMALL_HASH_BYTES as isize
+    /// Whether it stays a block with this field, which is at `place` if it is there.
+    pub fn has_room(self, place: Option<FieldPlace>, field: FieldRef<'_>) -> bool {
+        let FieldRef { name, value, expire_at } = field;
+        let count = self.len() + usize::from(place.is_none());
+        let is_timed = self.is_timed || expire_at.is_some();
+        let times = if is_timed { TIME_BYTES * count } else { 0 };
+        let most = if is_timed { SMALL_TIMED_HASH_FIELDS } else { SMALL_HASH_FIELDS };
+        let old = place.map_or(0, |place| self.value_range(place).len() + name.len());
+        let bytes = self.bytes.len() - self.bytes_at() + name.len() + value.len() - old;
+        name.len().max(value.len()) <= SMALL_HASH_ELEMENT_BYTES
+            && count <= most
+            && COUNT_BYTES + FIELD_OVERHEAD * count + times + bytes <= SMALL_HASH_BYTES
     }
 
-    /// Writes the block with this value of a field to `out`. There is room for it.
-    pub fn with(self, place: Option<FieldPlace>, field: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    /// Writes the block with this field to `out`. There is room for it. True if that is timed.
+    pub fn with(self, place: Option<FieldPlace>, field: FieldRef<'_>, out: &mut Vec<u8>) -> bool {
+        if self.is_timed || field.expire_at.is_some() {
+            let number = place.map(|place| place.number);
+            let others = self.iter().enumerate();
+            let changed = others.map(|(at, other)| if Some(at) == number { field } else { other });
+            let new = number.is_none().then_some(field);
+            return write(changed.chain(new), out);
+        }
         out.clear();
+        let FieldRef { name, value, .. } = field;
         let (fields, values) = self.lengths();
         match place {
             Some(place) => {
                 let old = self.value_range(place);
-                out.extend_from_slice(&self.0[..old.start]);
+                out.extend_from_slice(&self.bytes[..old.start]);
                 out.extend_from_slice(value);
-                out.extend_from_slice(&self.0[old.end..]);
+                out.extend_from_slice(&self.bytes[old.end..]);
                 let len_at = COUNT_BYTES + 2 * self.len() + place.number;
                 out[len_at] = value.len() as u8;
             }
             None => {
                 out.extend_from_slice(&(self.len() as u16 + 1).to_le_bytes());
                 for (array, last) in [
-                    (self.tags(), tag(field)),
-                    (fields, field.len() as u8),
+                    (self.tags(), tag(name)),
+                    (fields, name.len() as u8),
                     (values, value.len() as u8),
                 ] {
                     out.extend_from_slice(array);
                     out.push(last);
                 }
-                out.extend_from_slice(&self.0[self.bytes_at()..]);
-                out.extend_from_slice(field);
+                out.extend_from_slice(&self.bytes[self.bytes_at()..]);
+                out.extend_from_slice(name);
                 out.extend_from_slice(value);
             }
         }
+        false
     }
 
-    /// Writes the block without a field to `out`.
-    pub fn without(self, place: FieldPlace, out: &mut Vec<u8>) {
-        out.clear();
-        let (fields, values) = self.lengths();
-        out.extend_from_slice(&(self.len() as u16 - 1).to_le_bytes());
-        for array in [self.tags(), fields, values] {
-            out.extend_from_slice(&array[..place.number]);
-            out.extend_from_slice(&array[place.number + 1..]);
-        }
-        out.extend_from_slice(&self.0[self.bytes_at()..place.at]);
-        out.extend_from_slice(&self.0[self.value_range(place).end..]);
+    /// Writes the block without a field to `out`. True if that is timed.
+    pub fn without(self, place: FieldPlace, out: &mut Vec<u8>) -> bool {
+        let others = self.iter().enumerate().filter(|(number, _)| *number != place.number);
+        write(others.map(|(_, field)| field), out)
     }
+}
+
+/// Writes a block of these fields. True if it is timed.
+fn write<'f>(fields: impl Iterator<Item = FieldRef<'f>>, out: &mut Vec<u8>) -> bool {
+    let fields: Vec<FieldRef<'f>> = fields.collect();
+    let due = fields.iter().filter_map(|field| field.expire_at).min();
+    out.clear();
+    if let Some(due) = due {
+        out.extend_from_slice(&due.to_le_bytes());
+    }
+    out.extend_from_slice(&(fields.len() as u16).to_le_bytes());
+    out.extend(fields.iter().map(|field| tag(field.name)));
+    out.extend(fields.iter().map(|field| field.name.len() as u8));
+    out.extend(fields.iter().map(|field| field.value.len() as u8));
+    if due.is_some() {
+        let times = fields.iter().map(|field| field.expire_at.unwrap_or(NO_TIME));
+        times.for_each(|time| out.extend_from_slice(&time.to_le_bytes()));
+    }
+    for field in fields {
+        out.extend_from_slice(field.name);
+        out.extend_from_slice(field.value);
+    }
+    due.is_some()
 }
 
 /// A byte that differs between most fields: from their length, first and last bytes.
@@ -169,41 +233,56 @@ fn tag(field: &[u8]) -> u8 {
 mod tests {
     use super::*;
 
+    fn plain<'a>(name: &'a [u8], value: &'a [u8]) -> FieldRef<'a> {
+        FieldRef { name, value, expire_at: None }
+    }
+
     /// Blocks against a list.
     #[test]
     fn a_block_is_the_list_that_it_was_made_of() {
         let mut random = fastrand::Rng::with_seed(7);
-        for _ in 0..200 {
-            let (mut block, mut list) = (vec![0, 0], Vec::<(Vec<u8>, Vec<u8>)>::new());
+        for round in 0..300 {
+            let (mut block, mut is_timed) = (vec![0, 0], false);
+            let mut list = Vec::<(Vec<u8>, Vec<u8>, Option<UnixMs>)>::new();
             for _ in 0..random.usize(1..200) {
-                let field = vec![b'a' + random.u8(0..26); random.usize(0..20)];
+                let name = vec![b'a' + random.u8(0..26); random.usize(0..20)];
                 let value: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
-                let (view, mut out) = (Block::new(&block), Vec::new());
-                let place = view.find(&field);
-                let at = list.iter().position(|(name, _)| *name == field);
+                let expire_at = (round % 3 == 0 && random.bool()).then(|| random.i64(0..1000));
+                let field = FieldRef { expire_at, ..plain(&name, &value) };
+                let (view, mut out) = (Block::new(&block, is_timed), Vec::new());
+                let place = view.find(&name);
+                let at = list.iter().position(|(other, ..)| *other == name);
                 assert_eq!(place.is_some(), at.is_some());
-                match (place, at) {
+                is_timed = match (place, at) {
                     (Some(place), Some(at)) if random.bool() => {
-                        view.without(place, &mut out);
                         list.remove(at);
+                        view.without(place, &mut out)
                     }
-                    _ if !view.has_room(place, &field, &value) => continue,
-                    (_, Some(at)) => {
-                        view.with(place, &field, &value, &mut out);
-                        list[at].1 = value;
+                    _ if !view.has_room(place, field) => continue,
+                    (_, at) => {
+                        let is_timed = view.with(place, field, &mut out);
+                        match at {
+                            Some(at) => list[at] = (name, value, expire_at),
+                            None => list.push((name, value, expire_at)),
+                        }
+                        is_timed
                     }
-                    (_, None) => {
-                        view.with(place, &field, &value, &mut out);
-                        list.push((field, value));
-                    }
-                }
+                };
                 block = out;
-                let view = Block::new(&block);
-                assert_eq!(view.len(), list.len());
-                let of_list = list.iter().map(|(field, value)| (&field[..], &value[..]));
-                assert!(view.iter().eq(of_list));
-                for (field, value) in &list {
-                    assert_eq!(view.find(field).map(|place| view.value(place)), Some(&value[..]));
+                let view = Block::new(&block, is_timed);
+                assert!(view.len() == list.len() && block.len() <= SMALL_HASH_BYTES + TIME_BYTES);
+                let due = list.iter().filter_map(|(.., at)| *at).min();
+                let said = block.first_chunk().map(|bytes| UnixMs::from_le_bytes(*bytes));
+                assert!(if is_timed { said == due } else { due.is_none() });
+                let fields = || {
+                    list.iter().map(|(name, value, expire_at)| FieldRef {
+                        expire_at: *expire_at,
+                        ..plain(name, value)
+                    })
+                };
+                assert!(view.iter().eq(fields()));
+                for field in fields() {
+                    assert!(view.find(field.name).map(|place| view.field(place)) == Some(field));
                 }
             }
         }
@@ -212,21 +291,23 @@ mod tests {
     #[test]
     fn room_ends_at_each_limit() {
         let long = [b'x'; SMALL_HASH_ELEMENT_BYTES + 1];
-        assert!(Block::EMPTY.has_room(None, &long[1..], &long[1..]));
-        assert!(!Block::EMPTY.has_room(None, &long, b""));
-        assert!(!Block::EMPTY.has_room(None, b"", &long));
+        assert!(Block::EMPTY.has_room(None, plain(&long[1..], &long[1..])));
+        assert!(!Block::EMPTY.has_room(None, plain(&long, b"")));
+        assert!(!Block::EMPTY.has_room(None, plain(b"", &long)));
         let (mut block, mut out) = (vec![0, 0], Vec::new());
         for number in 0..SMALL_HASH_FIELDS {
-            let field = number.to_string();
-            assert!(Block::new(&block).has_room(None, field.as_bytes(), b""));
-            Block::new(&block).with(None, field.as_bytes(), b"", &mut out);
+            let (field, view) = (number.to_string(), Block::new(&block, false));
+            let field = plain(field.as_bytes(), b"");
+            assert!(view.has_room(None, field));
+            let timed = FieldRef { expire_at: Some(1), ..field };
+            assert_eq!(view.has_room(None, timed), number < SMALL_TIMED_HASH_FIELDS);
+            view.with(None, field, &mut out);
             std::mem::swap(&mut block, &mut out);
         }
-        assert!(!Block::new(&block).has_room(None, b"one", b""));
-        let view = Block::new(&block);
-        let place = view.find(b"0");
+        let view = Block::new(&block, false);
+        assert!(!view.has_room(None, plain(b"one", b"")));
         let left = SMALL_HASH_BYTES - block.len();
         let most = &long[..left.min(SMALL_HASH_ELEMENT_BYTES)];
-        assert!(view.has_room(place, b"0", most));
+        assert!(view.has_room(view.find(b"0"), plain(b"0", most)));
     }
 }

@@ -13,12 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use super::FieldRef;
 use crate::limits::FREED_AT_ONCE_FIELDS;
 use crate::store::entry::Referred;
-use crate::store::{Entry, KeyHasher, Remains, Table, Value};
-
-/// A field of a hash, and its value.
-pub type FieldAndValue<'a> = (&'a [u8], &'a [u8]);
+use crate::store::{Entry, EntryRef, KeyHasher, Remains, Table, UnixMs, Value};
 
 /// How far a scan over the fields has come: the fields before it have been visited.
 pub type FieldCursor = u32;
@@ -45,11 +43,11 @@ impl LargeHash {
     /// One with these fields.
     pub(in crate::store) fn of<'a>(
         hasher: &KeyHasher,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        fields: impl Iterator<Item = FieldRef<'a>>,
     ) -> Self {
         let large = LargeHash::new(hasher.clone());
-        fields.for_each(|(field, value)| {
-            large.set(field, Value::Inline(value));
+        fields.for_each(|field| {
+            large.set(field.name, Value::Inline(field.value), field.expire_at);
         });
         large
     }
@@ -69,10 +67,10 @@ impl LargeHash {
         result
     }
 
-    /// The value of a field.
-    pub(super) fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        let found = self.table().find(self.hasher.hash(field), field)?;
-        Some(self.table().field(found).1)
+    /// A field.
+    pub(super) fn find(&self, field: &[u8]) -> Option<FieldRef<'_>> {
+        let entry = self.table().look(self.hasher.hash(field), field)?;
+        Some(field_of(entry))
     }
 
     /// A field as an entry, of which large values are shared.
@@ -82,16 +80,21 @@ impl LargeHash {
     }
 
     /// Sets a field. True if it is new.
-    pub(in crate::store) fn set(&self, field: &[u8], value: Value<'_>) -> bool {
+    pub(in crate::store) fn set(
+        &self,
+        field: &[u8],
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+    ) -> bool {
         self.change(|table, hasher| {
             let hash = hasher.hash(field);
             match table.find(hash, field) {
                 Some(found) => {
-                    table.overwrite(found, value, None);
+                    table.overwrite(found, value, expire_at);
                     false
                 }
                 None => {
-                    table.put(hasher, hash, Entry::new(field, value, None));
+                    table.put(hasher, hash, Entry::new(field, value, expire_at));
                     true
                 }
             }
@@ -107,30 +110,46 @@ impl LargeHash {
         })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.table().fields()
+    /// Sets or clears the expiry of a field.
+    pub(in crate::store) fn set_expiry(&self, field: &[u8], expire_at: Option<UnixMs>) {
+        self.change(|table, hasher| {
+            if let Some(found) = table.find(hasher.hash(field), field) {
+                table.set_expire_at(found, expire_at);
+            }
+        });
+    }
+
+    /// Removes some fields that were due before `horizon`, a segment of the table at most.
+    pub(in crate::store) fn remove_due(&self, horizon: UnixMs, removed: &mut dyn FnMut(Entry)) {
+        self.change(|table, hasher| {
+            table.remove_due(hasher, horizon, &mut 0, &mut || false, removed);
+        });
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = FieldRef<'_>> {
+        self.table().entries().map(field_of)
     }
 
     /// See [`Fields::scan`](super::Fields::scan).
     pub(super) fn scan<'a>(
         &'a self,
         cursor: FieldCursor,
-        visit: &mut dyn FnMut(&'a [u8], &'a [u8]),
+        visit: &mut dyn FnMut(FieldRef<'a>),
     ) -> Option<FieldCursor> {
-        self.table().scan_fields(&self.hasher, cursor, visit)
+        self.table().scan_bucket(&self.hasher, cursor, &mut |entry| visit(field_of(entry)))
     }
 
     /// See [`Fields::drawn`](super::Fields::drawn).
     ///
     /// A place in the order is drawn, and a field of the bucket there; more often from buckets that
     /// have more fields for their share of the order, so that all fields are as likely.
-    pub(super) fn drawn(&self, draw: &mut dyn FnMut() -> u64) -> (&[u8], &[u8]) {
+    pub(super) fn drawn(&self, draw: &mut dyn FnMut() -> u64) -> Option<FieldRef<'_>> {
         let (mut found, mut tries) = (Vec::new(), 0);
         loop {
             let at = draw() as u32;
             let start = self.table().bucket_start(at);
             found.clear();
-            let end = self.scan(start, &mut |field, value| found.push((field, value)));
+            let end = self.scan(start, &mut |field| found.push(field));
             // Four times as many as a share of `width` of the order has on average: more than there
             // are in nearly all buckets.
             let width = end.map_or(1 << 32, u64::from) - u64::from(start);
@@ -138,11 +157,11 @@ impl LargeHash {
             tries += 1;
             let drawn = draw() % most.max(1);
             if let Some(field) = found.get(drawn as usize) {
-                return *field;
+                return Some(*field);
             }
             if tries > 1000 {
                 // Only a failing hash comes here.
-                return self.iter().next().unwrap_or_default();
+                return self.iter().next();
             }
         }
     }
@@ -152,6 +171,17 @@ impl Referred for LargeHash {
     fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
+
+    fn parts_due(&self) -> UnixMs {
+        self.table().next_due()
+    }
+}
+
+/// The field that an entry of the table is.
+fn field_of(entry: EntryRef<'_>) -> FieldRef<'_> {
+    let expire_at = entry.expire_at();
+    let (name, value) = entry.into_parts();
+    FieldRef { name, value, expire_at }
 }
 
 /// Hashes that nothing refers to any more, to be freed bit by bit.

@@ -15,13 +15,25 @@ mod large;
 use std::any::Any;
 
 use block::Block;
+pub use change::NewField;
 use large::LargeHash;
-pub use large::{FieldAndValue, FieldCursor, free_left, has_left};
+pub use large::{FieldCursor, free_left, has_left};
 
 use super::entry::OtherValue;
-use super::{Entry, EntryRef, Type, WrongType};
+use super::{Entry, EntryRef, Type, UnixMs, WrongType};
 
-/// The fields of a hash, to be read.
+/// A field of a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldRef<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// When it expires; `None` for never.
+    pub expire_at: Option<UnixMs>,
+}
+
+/// The fields of a hash, to be read: also those that have expired and are not removed yet.
 #[derive(Clone, Copy)]
 pub enum Fields<'a> {
     /// In the entry.
@@ -38,18 +50,23 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn of(entry: EntryRef<'a>) -> Result<Self, WrongType> {
         let value_type = entry.value_type();
-        Fields::of_value(value_type, entry.into_other())
+        let is_timed = entry.is_timed_block();
+        Fields::of_value(value_type, is_timed, entry.into_other())
     }
 
     /// Those of an entry outside of a table.
     pub(super) fn of_entry(entry: &'a Entry) -> Result<Self, WrongType> {
-        Fields::of_value(entry.value_type(), entry.other_value())
+        Fields::of_value(entry.value_type(), entry.is_timed_block(), entry.other_value())
     }
 
-    fn of_value(value_type: Type, value: OtherValue<'a>) -> Result<Self, WrongType> {
+    fn of_value(
+        value_type: Type,
+        is_timed: bool,
+        value: OtherValue<'a>,
+    ) -> Result<Self, WrongType> {
         match value {
             _ if value_type != Type::Hash => Err(WrongType),
-            OtherValue::Block(block) => Ok(Fields::Small(Block::new(block))),
+            OtherValue::Block(block) => Ok(Fields::Small(Block::new(block, is_timed))),
             OtherValue::Reference(referred) => {
                 let large = (referred as &dyn Any).downcast_ref();
                 large.map(Fields::Large).ok_or(WrongType)
@@ -66,17 +83,25 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of a field.
-    pub fn get(self, field: &[u8]) -> Option<&'a [u8]> {
+    /// A field.
+    pub fn find(self, name: &[u8]) -> Option<FieldRef<'a>> {
         match self {
-            Fields::Small(block) => block.find(field).map(|place| block.value(place)),
-            Fields::Large(large) => large.get(field),
+            Fields::Small(block) => block.find(name).map(|place| block.field(place)),
+            Fields::Large(large) => large.find(name),
         }
     }
 
-    /// All fields and their values. The order is that in which they were added, while the hash is
+    /// Whether any field may have an expiry.
+    pub fn may_expire(self) -> bool {
+        match self {
+            Fields::Small(block) => block.is_timed(),
+            Fields::Large(large) => large.table().census().expiring > 0,
+        }
+    }
+
+    /// All fields. The order is that in which they were added, while the hash is
     /// small.
-    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub fn iter(self) -> impl Iterator<Item = FieldRef<'a>> {
         let (small, large) = match self {
             Fields::Small(block) => (Some(block.iter()), None),
             Fields::Large(large) => (None, Some(large.iter())),
@@ -90,11 +115,11 @@ impl<'a> Fields<'a> {
     pub fn scan(
         self,
         cursor: FieldCursor,
-        visit: &mut dyn FnMut(&'a [u8], &'a [u8]),
+        visit: &mut dyn FnMut(FieldRef<'a>),
     ) -> Option<FieldCursor> {
         match self {
             Fields::Small(block) => {
-                block.iter().for_each(|(field, value)| visit(field, value));
+                block.iter().for_each(visit);
                 None
             }
             Fields::Large(large) => large.scan(cursor, visit),
@@ -102,11 +127,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A field, drawn so that all are as likely. `draw` gives random numbers.
-    pub fn drawn(self, draw: &mut dyn FnMut() -> u64) -> (&'a [u8], &'a [u8]) {
+    pub fn drawn(self, draw: &mut dyn FnMut() -> u64) -> Option<FieldRef<'a>> {
         match self {
             Fields::Small(block) => {
                 let at = (draw() % block.len() as u64) as usize;
-                block.iter().nth(at).unwrap_or_default()
+                block.iter().nth(at)
             }
             Fields::Large(large) => large.drawn(draw),
         }
@@ -116,6 +141,6 @@ impl<'a> Fields<'a> {
     /// only if there are no more fields.
     pub fn is_above(self, fields: usize, bytes: usize) -> bool {
         self.len() > fields
-            || self.iter().any(|(field, value)| field.len() > bytes || value.len() > bytes)
+            || self.iter().any(|field| field.name.len().max(field.value.len()) > bytes)
     }
 }

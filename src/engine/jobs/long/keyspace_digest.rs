@@ -4,7 +4,7 @@
 //! key       XXH3(type 1 │ key's length 4 │ key │ 0, or 1 and expiry 8 │ value)
 //! type      0: string, 1: hash
 //! value     of a string its bytes; of a hash its number of fields 8 │ their sum 16
-//! fields    the sum of XXH3(field's length 4 │ field │ value) over them
+//! fields    the sum of XXH3(field's length 4 │ field │ 0, or 1 and expiry 8 │ value) over them
 //! database  the sum of its keys
 //! keyspace  the sum of XXH3(database's number 4 │ its sum 16), over the databases that have keys
 //! ```
@@ -24,7 +24,7 @@ use super::visits::Visits;
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 use crate::limits::{DIGEST_FIELDS, DIGEST_PIECE_BYTES};
-use crate::store::{Entry, EntryRef, FieldCursor, Fields, KeyHasher, Store, Type};
+use crate::store::{Entry, EntryRef, FieldCursor, FieldRef, Fields, KeyHasher, Store, Type};
 
 /// The sums of the databases that were visited, by number.
 type Sums = BTreeMap<u32, u128>;
@@ -229,8 +229,8 @@ impl LargeKey {
             }
             HashedSoFar::Fields { head, cursor, count, sum } => {
                 let Ok(fields) = Fields::of(entry) else { return Some(0) };
-                let next = fields.scan(*cursor, &mut |field, value| {
-                    *sum = sum.wrapping_add(digest_of_field((field, value)));
+                let next = fields.scan(*cursor, &mut |field| {
+                    *sum = sum.wrapping_add(digest_of_field(field));
                     *count += 1;
                 });
                 *cursor = next.unwrap_or(0);
@@ -241,11 +241,18 @@ impl LargeKey {
 }
 
 /// The hash of a field and its value.
-fn digest_of_field((field, value): (&[u8], &[u8])) -> u128 {
+fn digest_of_field(field: FieldRef<'_>) -> u128 {
     let mut hasher = Xxh3::new();
-    hasher.update(&(field.len() as u32).to_le_bytes());
-    hasher.update(field);
-    hasher.update(value);
+    hasher.update(&(field.name.len() as u32).to_le_bytes());
+    hasher.update(field.name);
+    match field.expire_at {
+        None => hasher.update(&[0]),
+        Some(at) => {
+            hasher.update(&[1]);
+            hasher.update(&at.to_le_bytes());
+        }
+    }
+    hasher.update(field.value);
     hasher.digest128()
 }
 

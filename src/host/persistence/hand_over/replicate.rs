@@ -41,6 +41,7 @@ pub(super) fn replicate_text(ctx: Ctx<'_>, text: &[u8]) -> bool {
 pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
     let Ok(records) = Records::new(text) else { return false };
     let (previous, mut all, mut one) = (ctx.selected_db(), true, Vec::new());
+    let mut are_all_fields = true;
     let mut log = |record: Record<'_>| {
         one.clear();
         record.write(&mut one);
@@ -59,11 +60,29 @@ pub(super) fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> bool {
                     log(Record::SetRange { key, offset: offset as u32, bytes });
                 }
             }
+            Record::HPexpireAt { .. } | Record::HPersist { .. } => {
+                are_all_fields &= replicate_expiry(ctx, record);
+            }
             record => log(record),
         }
     }
     ctx.select_db(previous);
-    all
+    all && are_all_fields
+}
+
+/// Has the host log a record of fields' expiry as the command, which has other words.
+fn replicate_expiry(ctx: Ctx<'_>, record: Record<'_>) -> bool {
+    let (name, key, at, fields) = match record {
+        Record::HPexpireAt { key, at, fields } => (c"MIDI.HPEXPIREAT", key, Some(at), fields),
+        Record::HPersist { key, fields } => (c"MIDI.HPERSIST", key, None, fields),
+        _ => return false,
+    };
+    let (at, count) = (at.map(|at| at.to_string()), fields.iter().count().to_string());
+    let mut args: Vec<&[u8]> = vec![key];
+    args.extend(at.as_ref().map(|at| at.as_bytes()));
+    args.extend([b"FIELDS", count.as_bytes()]);
+    args.extend(fields.iter());
+    replicate(ctx, name, &args)
 }
 
 /// Whether a command of midi's says the same as the one record of this text.

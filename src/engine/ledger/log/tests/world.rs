@@ -38,7 +38,8 @@ pub(super) type Keys = BTreeMap<(u32, Vec<u8>), (Stored, Option<UnixMs>, Origin)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     String(Vec<u8>),
-    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    /// Values and expiries by field.
+    Hash(BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>),
 }
 
 /// What the host has taken for its log.
@@ -129,9 +130,9 @@ pub(super) fn fill(engine: &Engine, keys: &Keys) {
                     edit.set_origin(*origin);
                 }),
                 Stored::Hash(fields) => {
-                    for (field, value) in fields {
+                    for (field, (value, expire_at)) in fields {
                         with_value(value, &mut |value| {
-                            assert_eq!(edit.set_field(field, value), Ok(true));
+                            assert_eq!(edit.set_field(field, value, *expire_at), Ok(true));
                         });
                     }
                     if expire_at.is_some() {
@@ -166,10 +167,16 @@ pub(super) fn content(engine: &Engine, all: &AllHeld<'_>) -> Result<Keys, String
                 let content = match entry.value_type() {
                     Type::Hash => {
                         let fields = Fields::of(entry).map_err(|_| "no hash")?;
-                        let pairs = fields.iter().map(|(name, value)| (name.into(), value.into()));
-                        let map: BTreeMap<Vec<u8>, Vec<u8>> = pairs.collect();
+                        let pairs = fields
+                            .iter()
+                            .map(|it| (it.name.into(), (it.value.into(), it.expire_at)));
+                        let map: BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)> = pairs.collect();
+                        let due = |at: UnixMs| at >= engine.shards().due(shard);
+                        let mut times = map.values().filter_map(|(_, at)| *at);
+                        check(times.all(due), "nobody looks for a field")?;
                         check(map.len() == fields.len() && !map.is_empty(), "number of fields")?;
-                        check(map.iter().all(|(k, v)| fields.get(k) == Some(v)), "a field")?;
+                        let found = |name: &Vec<u8>| fields.find(name).map(|it| it.value.to_vec());
+                        check(map.iter().all(|(k, v)| found(k).as_ref() == Some(&v.0)), "a field")?;
                         (Stored::Hash(map), expire_at, Origin::Given)
                     }
                     _ => {
@@ -212,8 +219,8 @@ pub(super) fn assert_same(a: &Keys, b: &Keys, what: &str) {
                     format!("{start} ({} bytes)", value.len())
                 }
                 Stored::Hash(fields) => {
-                    let field = |(name, value): (&Vec<u8>, &Vec<u8>)| {
-                        format!("{}: {} bytes", name.escape_ascii(), value.len())
+                    let field = |(name, (value, at)): (&Vec<u8>, &(Vec<u8>, Option<UnixMs>))| {
+                        format!("{}: {} bytes {at:?}", name.escape_ascii(), value.len())
                     };
                     format!("{:?}", fields.iter().map(field).collect::<Vec<_>>())
                 }

@@ -1,0 +1,81 @@
+//! The fields of a hash that a client sees.
+
+use crate::store::{FieldCursor, FieldRef, Fields, Now, UnixMs};
+
+/// The fields of a hash without those whose expiry has passed.
+#[derive(Clone, Copy)]
+pub(super) struct LiveFields<'a> {
+    fields: Fields<'a>,
+    now: &'a Now,
+}
+
+impl<'a> LiveFields<'a> {
+    /// Those of these fields that are there at this time.
+    #[inline]
+    pub(super) fn new(fields: Fields<'a>, now: &'a Now) -> Self {
+        LiveFields { fields, now }
+    }
+
+    #[inline]
+    fn is_live(self, field: &FieldRef<'_>) -> bool {
+        field.expire_at.is_none_or(|at| !self.now.hides(at))
+    }
+
+    /// How many there are, with those that have expired and are not removed yet.
+    pub(super) fn len(self) -> usize {
+        self.fields.len()
+    }
+
+    fn find(self, name: &[u8]) -> Option<FieldRef<'a>> {
+        self.fields.find(name).filter(|field| self.is_live(field))
+    }
+
+    /// The value of a field.
+    #[inline]
+    pub(super) fn get(self, name: &[u8]) -> Option<&'a [u8]> {
+        self.find(name).map(|field| field.value)
+    }
+
+    /// When a field expires, if there is such a field.
+    pub(super) fn expiry(self, name: &[u8]) -> Option<Option<UnixMs>> {
+        self.find(name).map(|field| field.expire_at)
+    }
+
+    /// All of them. The order is that in which they were added, while the hash is small.
+    pub(super) fn iter(self) -> impl Iterator<Item = FieldRef<'a>> {
+        self.fields.iter().filter(move |field| self.is_live(field))
+    }
+
+    /// How many [`LiveFields::iter`] gives.
+    pub(super) fn count(self) -> usize {
+        if self.fields.may_expire() { self.iter().count() } else { self.fields.len() }
+    }
+
+    /// See [`Fields::scan`].
+    pub(super) fn scan(
+        self,
+        cursor: FieldCursor,
+        visit: &mut dyn FnMut(FieldRef<'a>),
+    ) -> Option<FieldCursor> {
+        self.fields.scan(cursor, &mut |field| {
+            if self.is_live(&field) {
+                visit(field);
+            }
+        })
+    }
+
+    /// One of them, drawn so that all are as likely; `None` if there is none.
+    pub(super) fn drawn(self, draw: &mut dyn FnMut() -> u64) -> Option<FieldRef<'a>> {
+        if !self.fields.may_expire() {
+            return self.fields.drawn(draw);
+        }
+        let all: Vec<FieldRef<'a>> = self.iter().collect();
+        let count = all.len().max(1) as u64;
+        all.get((draw() % count) as usize).copied()
+    }
+
+    /// Whether looking at all of them costs no more than drawing some.
+    pub(super) fn are_few(self) -> bool {
+        matches!(self.fields, Fields::Small(_)) || self.fields.may_expire()
+    }
+}
