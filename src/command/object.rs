@@ -3,8 +3,8 @@
 
 use super::row::Subcommands;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, LooksUp, OneKey, Reply,
-    Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, LooksUp, OneKey,
+    Reply, Run, arg, parse_integer, word,
 };
 use crate::store::{Fields, Origin, Type, WrongType};
 
@@ -25,7 +25,8 @@ pub(super) static OBJECT: Command = Command {
     subcommands: Some(&OF_OBJECT),
     docs: Docs {
         summary: "Describes a value as Redis would. ENCODING is int, embstr (up to 44 bytes; some \
-                  newer hosts have another limit) or raw. REFCOUNT is 2147483647 for the numbers 0 \
+                  newer hosts have another limit) or raw; of a hash listpack, listpackex or \
+                  hashtable. REFCOUNT is 2147483647 for the numbers 0 \
                   to 9999, which Redis shares, and 1 otherwise. midi does not track FREQ and \
                   IDLETIME.",
         complexity: "O(1)",
@@ -112,9 +113,8 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     };
     let its_type = entry.value_type();
     if which == "encoding" && its_type == Type::Hash {
-        let is_table =
-            Fields::of(entry)?.is_above(cx.limits.listpack_entries, cx.limits.listpack_value);
-        reply.bulk(if is_table { b"hashtable" } else { b"listpack" });
+        let name = encoding_of_hash(Fields::of(entry)?, cx.limits);
+        reply.bulk(name.as_bytes());
         return Ok(());
     }
     match (which, entry.string()) {
@@ -176,6 +176,15 @@ fn encoding(value: &[u8], origin: Origin) -> &'static str {
         Some(_) if origin == Origin::Given => "int",
         _ if value.len() <= EMBSTR_BYTES => "embstr",
         _ => "raw",
+    }
+}
+
+/// What the host would call a hash, by its limits.
+fn encoding_of_hash(fields: Fields<'_>, limits: &Limits) -> &'static str {
+    match fields.is_above(limits.listpack_entries, limits.listpack_value) {
+        true => "hashtable",
+        false if fields.may_expire() => "listpackex",
+        false => "listpack",
     }
 }
 

@@ -92,7 +92,7 @@ impl Done {
     /// Whether the key, or its table, has changed.
     #[inline]
     pub fn is_anything(&self) -> bool {
-        self.changed || self.expired || self.kind != ChangeKind::Nothing
+        self.changed || self.expired || !matches!(self.kind, ChangeKind::Nothing)
     }
 
     /// Whether a read met the key hidden, and no edit has handled it since.

@@ -346,3 +346,61 @@ fn a_command_that_only_reads_cannot_change_a_key() {
         assert_eq!(reads, row.flags.readonly, "{}", row.name);
     }
 }
+
+/// When all of them are due.
+const LATER: UnixMs = 1_000_000;
+
+/// Sets `count` fields of a hash, each due 10 ms after the one before, from [`DUE`] on.
+fn set_timed_fields(tested: &Tested, count: usize, value_bytes: usize) {
+    let at = tested.engine.shards().key_at(0, b"h");
+    let mut held = tested.engine.shards().take_waiting(LOCKED, at.shard);
+    let slot = tested.engine.main_slot(LOCKED);
+    for number in 0..count {
+        let (name, value) = (format!("f{number}"), vec![b'v'; value_bytes]);
+        let due = DUE + 10 * number as UnixMs;
+        let account = Account::new(slot, false);
+        tested.engine.ledger.edit_key(account, &mut held, at, b"h", &Now::at(0), |edit| {
+            edit.set_field(name.as_bytes(), Value::Inline(&value), Some(due)).expect("a hash");
+        });
+    }
+    tested.engine.ledger.release(slot, at.shard, held);
+}
+
+/// Removes what was due before this, in slices that are over at once.
+fn remove_due(tested: &Tested, horizon: UnixMs) -> UnixMs {
+    let shard = tested.engine.shards().key_at(0, b"h").shard;
+    let mut held = tested.engine.shards().take_waiting(LOCKED, shard);
+    let slot = tested.engine.main_slot(LOCKED);
+    let ledger = &tested.engine.ledger;
+    while !ledger.expire_due(slot, &mut held, 0, horizon, &mut 0, &mut || false) {}
+    let next = held.next_due();
+    tested.engine.ledger.release(slot, shard, held);
+    next
+}
+
+#[test]
+fn due_fields_are_removed_and_the_key_with_the_last() {
+    // A block; a table for its fields; one for the length of a value.
+    for (count, value_bytes) in [(3, 1), (2000, 1), (3, 300)] {
+        let tested = Tested::new();
+        tested.engine.ledger.notifications.set_listening(LOCKED, true);
+        set_timed_fields(&tested, count, value_bytes);
+        assert_eq!(tested.say("hlen h"), count.to_string());
+        assert_eq!(tested.at(Now::at(DUE + 1), "hget h f0"), "null", "hidden");
+        assert_eq!(tested.at(Now::at(DUE + 1), "hlen h"), count.to_string(), "still there");
+        assert_eq!(remove_due(&tested, DUE + 1), DUE + 10, "the next one is known");
+        assert_eq!(tested.notifications(), ["h hexpired"]);
+        assert_eq!(tested.say("hlen h"), (count - 1).to_string());
+        assert_eq!(tested.say("hexists h f1"), "1");
+        // A field that is set anew does not expire.
+        assert_eq!(tested.say("hset h f1 new"), "0");
+        assert_eq!(remove_due(&tested, LATER), UnixMs::MAX);
+        assert_eq!(tested.say("hgetall h"), "f1 new");
+        assert_eq!(tested.say("hdel h f1"), "1");
+        set_timed_fields(&tested, count, value_bytes);
+        tested.notifications();
+        assert_eq!(remove_due(&tested, LATER), UnixMs::MAX);
+        assert_eq!(tested.notifications().last().map(String::as_str), Some("h del"));
+        assert_eq!((tested.say("exists h"), tested.books().0), ("0".to_owned(), 0));
+    }
+}

@@ -36,7 +36,7 @@ impl Ledger {
         record: RecordOf<'_>,
     ) {
         let before = done.take_before();
-        if *done.kind() == ChangeKind::Nothing && !done.expired {
+        if matches!(done.kind(), ChangeKind::Nothing) && !done.expired {
             return;
         }
         store.log.is_changed = true;

@@ -194,7 +194,7 @@ impl OpenRun {
     ) {
         let Some(entry) = entry else { return self.add(db, Record::Del { key }) };
         let expire_at = entry.expire_at();
-        if *kind == ChangeKind::Expiry {
+        if matches!(kind, ChangeKind::Expiry) {
             return self.add_expiry(db, key, expire_at);
         }
         let value = match entry.value_type() {
