@@ -87,9 +87,10 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         4 => true,
         _ => return Err(Error::Arity),
     };
-    // Redis parses the condition only if the key exists.
+    // Redis parses the condition only if the key exists, and is a string.
     let mut due = cx.key.is_there();
     if due && conditional {
+        cx.string().map_err(|_| Error::ConditionOfOther)?;
         due = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?.holds_for(cx)?;
     }
     if due {

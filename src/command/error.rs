@@ -287,6 +287,8 @@ errors! {
     MissingPairs => "ERR wrong number of key-value pairs",
     /// DELEX with an unknown condition.
     InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
+    /// DELEX with a condition, of a key that is no string.
+    ConditionOfOther => "ERR Key should be of string type if conditions are specified",
     /// A digest of the wrong length.
     InvalidDigest => "ERR must be exactly 16 hexadecimal characters",
     /// LCS with LEN and IDX.

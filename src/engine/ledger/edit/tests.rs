@@ -274,7 +274,7 @@ const ROWS: &[(&str, Option<&str>)] = &[
     ("lcs k k", Some("ERR The specified keys must contain string values")),
     ("digest k", None),
     ("delex k", Some("1")),
-    ("delex k ifeq 12", None),
+    ("delex k ifeq 12", Some("ERR Key should be of string type if conditions are specified")),
     ("delifeq k 12", None),
     ("setbit k 0 0", None),
     ("getbit k 0", None),
