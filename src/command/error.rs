@@ -80,8 +80,9 @@ errors! {
     WrongPayload => "ERR DUMP payload version or checksum are wrong",
     /// RESTORE's payload holds no value.
     BadData => "ERR Bad data format",
-    /// RESTORE's payload holds a value that is not a string.
-    NotAString => "ERR the DUMP payload is not of a string; midi holds strings only",
+    /// RESTORE's payload holds a value of a type that midi does not have.
+    NotAString =>
+        "ERR the DUMP payload is of another type; midi holds strings and hashes",
     /// OBJECT or MEMORY has no such subcommand.
     UnknownSubcommand => unknown_subcommand(name, args),
     /// A subcommand of OBJECT or MEMORY about the host's own memory. Under its standard name it is

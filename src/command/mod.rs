@@ -57,6 +57,7 @@ pub use action::{
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
+pub use dump::{dump_as_valkey, payload_of_hash, unpacked_hash};
 pub use error::{Error, IncrexNumber};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;

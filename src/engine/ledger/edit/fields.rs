@@ -5,9 +5,39 @@ use crate::command::Event;
 use crate::engine::call::Author;
 use crate::engine::shards::KeyAt;
 use crate::engine::slot::ThreadSlot;
-use crate::store::{Done, Edit, Now, Store, UnixMs};
+use crate::store::{Done, Edit, Now, Store, UnixMs, Value};
+use crate::sync::Locked;
 
 impl Ledger {
+    /// Sets a key to a hash of these fields: name, value, expiry. There is at least one, and no name
+    /// twice.
+    pub fn put_hash<'f>(
+        &self,
+        locked: Locked<'_>,
+        db: u32,
+        key: &[u8],
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8], Option<UnixMs>)>,
+        expire_at: Option<UnixMs>,
+    ) {
+        let at = self.shards.key_at(db, key);
+        let mut held = self.shards.take_waiting(locked, at.shard);
+        let (slot, now) = (self.books.main_slot(locked), self.shards.main_now(locked));
+        self.edit_key(Account::new(slot, true), &mut held, at, key, &now, |edit| {
+            edit.remove();
+            for (name, value, expire_at) in fields {
+                // The key has just been removed: it is no other type.
+                let _ = edit.set_field(name, Value::Inline(value), expire_at);
+            }
+            if expire_at.is_some() {
+                edit.expire_at(expire_at);
+            }
+        });
+        if self.notifications.is_listening() {
+            self.leave_notification(Author::Nobody, db, key, Event::HSET);
+        }
+        self.release(slot, at.shard, held);
+    }
+
     /// Removes fields of a held shard's database that are due, bit by bit. True when all are gone,
     /// but for those of keys that clients of the host watch: these wait for the main thread.
     pub(super) fn expire_fields(
