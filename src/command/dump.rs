@@ -1,4 +1,4 @@
-//! DUMP and RESTORE, after Redis's cluster.c. `payload.rs` describes the payload.
+//! DUMP and RESTORE, after Redis's cluster.c. `payload/` has the payloads.
 
 use super::{
     Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, LoggedAs, OneKey,
