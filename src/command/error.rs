@@ -230,12 +230,39 @@ errors! {
     FieldNotAFloat => "ERR hash value is not a float",
     /// HINCRBYFLOAT with an infinite increment.
     InfiniteFieldIncrement => "ERR value is NaN or Infinity",
-    /// HGETDEL without the word FIELDS.
+    /// HTTL and its like without the word FIELDS.
     NoFieldsWord => "ERR Mandatory argument FIELDS is missing or not at the right position",
-    /// HGETDEL of no fields.
+    /// HTTL and its like of no fields.
     BadNumberOfFields => "ERR Number of fields must be a positive integer",
-    /// HGETDEL with another number of fields than it says.
+    /// HTTL and its like with another number of fields than they say.
     NumberOfFieldsDiffers => "ERR The `numfields` parameter must match the number of arguments",
+    /// A time below 0 as a field's expiry.
+    NegativeFieldExpiry => "ERR invalid expire time, must be >= 0",
+    /// A number of fields that HEXPIRE and its like do not take.
+    NoFieldsToExpire => "ERR Parameter `numFields` should be greater than 0",
+    /// A number of fields that HGETEX and HSETEX do not take.
+    InvalidNumberOfFields => "ERR invalid number of fields",
+    /// Fewer fields than there should be, in a command whose options may follow them.
+    TooFewFields => "ERR wrong number of arguments",
+    /// HEXPIRE with FIELDS and too little behind it.
+    NothingBehindFields => "ERR FIELDS requires at least numfields and one field argument",
+    /// The word FIELDS twice.
+    FieldsTwice => "ERR FIELDS keyword specified multiple times",
+    /// HEXPIRE or HGETEX without the word FIELDS.
+    MissingFields => "ERR missing FIELDS argument",
+    /// The argument at this place is no option of the command.
+    UnknownArgument(at: usize) => error_about("ERR unknown argument: ", args.get(at), ""),
+    /// An option that only a similar command has.
+    OptionOfAnother => "ERR unknown argument",
+    /// HEXPIRE with several of NX, XX, GT and LT.
+    SeveralConditions => "ERR Multiple condition flags specified",
+    /// HSETEX with both of FXX and FNX, or one of them twice.
+    FxxAndFnx => "ERR Only one of FXX or FNX arguments can be specified",
+    /// HGETEX or HSETEX with two expiries; the word is the last one that it may have.
+    SeveralExpiries(word: &'static str) =>
+        format!("ERR Only one of EX, PX, EXAT, PXAT or {word} arguments can be specified"),
+    /// EX or one of its like at the end.
+    MissingExpireTime => "ERR missing expire time",
     /// HRANDFIELD with the smallest 64-bit integer.
     BeyondLong => format!(
         "ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX

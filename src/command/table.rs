@@ -39,6 +39,9 @@ macro_rules! rows_of_host {
             hash::HSET hash::HMSET hash::HSETNX hash::HGET hash::HMGET hash::HDEL hash::HGETDEL
             hash::HEXISTS hash::HLEN hash::HSTRLEN hash::HKEYS hash::HVALS hash::HGETALL
             hash::HINCRBY hash::HINCRBYFLOAT hash::HRANDFIELD hash::HSCAN
+            hash::HEXPIRE hash::HPEXPIRE hash::HEXPIREAT hash::HPEXPIREAT hash::HPERSIST
+            hash::HTTL hash::HPTTL hash::HEXPIRETIME hash::HPEXPIRETIME
+            hash::HGETEX hash::HSETEX
         }
     };
 }

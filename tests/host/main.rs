@@ -41,6 +41,7 @@ mod eviction;
 mod expiry;
 mod failed_saves;
 mod failover_reads;
+mod field_expiry;
 mod floods;
 mod forks;
 mod hardened;
