@@ -73,7 +73,7 @@ pub(super) static TYPE: Command = Command {
     name: "type",
     arity: 2,
     keys: Keys::One(Access::Look),
-    docs: docs("Returns the type of a key's value: string, or none.").takes(&[KEY]),
+    docs: docs("Returns the type of a key's value: string, hash, or none.").takes(&[KEY]),
     action: Action::OneKey(Run::Read(type_of)),
     uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
