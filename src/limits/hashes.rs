@@ -34,3 +34,8 @@ pub const SMALL_TIMED_HASH_FIELDS: usize = 64;
 /// The longest packed string of a hash that RESTORE unpacks, in bytes: the hosts let none grow
 /// beyond this.
 pub const PACKED_HASH_BYTES: usize = 1 << 30;
+
+/// A hash with a longer field or value is not written as a listpack, in bytes. Behind an element of
+/// this length and 6 bytes more Redis writes another length than Valkey 9.1, and either refuses the
+/// other's listpack.
+pub const LISTPACK_TEXT_BYTES: usize = 16_377;

@@ -11,7 +11,7 @@ mod hash;
 mod string;
 mod text;
 
-pub use hash::{PackedHash, PayloadField};
+pub use hash::{HashWriter, PackedHash, PayloadField, WrittenHash};
 pub use text::{NumberText, PayloadText};
 
 use std::borrow::Cow;

@@ -18,6 +18,7 @@
 
 mod listpack;
 mod pairs;
+mod write;
 mod ziplist;
 mod zipmap;
 
@@ -30,6 +31,7 @@ use super::string::{PayloadReader, read_string};
 use crate::limits::PACKED_HASH_BYTES;
 pub use pairs::PayloadField;
 use pairs::{PackedElements, due_of_redis};
+pub use write::{HashWriter, WrittenHash};
 
 const TABLE_TYPE: u8 = 4;
 const ZIPMAP_TYPE: u8 = 9;

@@ -4,7 +4,7 @@ use super::super::super::parse_integer;
 use super::super::text::PayloadText;
 
 /// The latest time at which a field of Redis may expire: 48 bits.
-const LAST_DUE_OF_REDIS: u64 = (1 << 48) - 1;
+pub(super) const LAST_DUE_OF_REDIS: u64 = (1 << 48) - 1;
 
 /// A field of a hash in a payload.
 #[derive(Clone, Debug)]
