@@ -69,7 +69,10 @@ pub use item::{
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};
-pub use payload::{NumberText, PackedHash, PayloadField, PayloadText, Restored, read_payload};
+pub use payload::{
+    HashWriter, NumberText, PackedHash, PayloadField, PayloadText, Restored, WrittenHash,
+    read_payload,
+};
 pub use populate::PopulateArgs;
 pub use pubsub::NamedChannels;
 pub use pushed::{HostPush, NotPushed, read_pushed};

@@ -30,6 +30,14 @@ const INT_24: u8 = 0xf2;
 const INT_32: u8 = 0xf3;
 const INT_64: u8 = 0xf4;
 
+/// Who wrote the length at an element's end. In three lengths Redis and Valkey 9.1 differ; see
+/// [`LISTPACK_TEXT_BYTES`](crate::limits::LISTPACK_TEXT_BYTES).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndedBy {
+    Redis,
+    Valkey,
+}
+
 /// Reads all elements; `None` if the listpack is damaged or one is refused.
 pub(super) fn read<'a>(listpack: &'a [u8], to: &mut PackedElements<'a>) -> Option<()> {
     let mut header = PayloadReader(listpack);
@@ -72,8 +80,8 @@ fn element<'a>(elements: &mut &'a [u8]) -> Option<PayloadText<'a>> {
         _ => return None,
     };
     let len = elements.len() - rest.0.len();
-    let (back, count) = back_len(len);
-    *elements = rest.0.strip_prefix(&back[..count])?;
+    let ends = [EndedBy::Redis, EndedBy::Valkey].map(|by| back_len(len, by));
+    *elements = ends.iter().find_map(|(back, count)| rest.0.strip_prefix(&back[..*count]))?;
     Some(text)
 }
 
@@ -89,7 +97,7 @@ pub(super) fn write(to: &mut Vec<u8>, text: &[u8]) {
         Some(number) => write_number(to, number),
         None => write_text(to, text),
     }
-    let (back, count) = back_len(to.len() - begin);
+    let (back, count) = back_len(to.len() - begin, EndedBy::Redis);
     to.extend(&back[..count]);
 }
 
@@ -138,13 +146,14 @@ pub(super) fn int_24([low, middle, high]: [u8; 3]) -> i64 {
 }
 
 /// The length at the end of an element, and how many bytes it has.
-fn back_len(len: usize) -> ([u8; 5], usize) {
-    // Redis gives lengths of all ones another group, unless they fit in the first.
+pub(super) fn back_len(len: usize, by: EndedBy) -> ([u8; 5], usize) {
+    // Redis gives a length of all ones another group, unless it fits in the first.
+    let more = usize::from(by == EndedBy::Redis);
     let count = match len {
-        0..=0x7f => 1,
-        0x80..0x3fff => 2,
-        0x3fff..0x1f_ffff => 3,
-        0x1f_ffff..0xfff_ffff => 4,
+        0..0x80 => 1,
+        _ if len + more < 1 << 14 => 2,
+        _ if len + more < 1 << 21 => 3,
+        _ if len + more < 1 << 28 => 4,
         _ => 5,
     };
     let mut groups = [0; 5];

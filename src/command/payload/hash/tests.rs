@@ -1,3 +1,5 @@
+mod written;
+
 use proptest::prelude::*;
 
 use super::super::{MAX_VERSION, Restored, WRITTEN_VERSION, read_payload, seal};

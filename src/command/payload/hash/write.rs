@@ -6,6 +6,7 @@ use super::pairs::LAST_DUE_OF_REDIS;
 use super::{
     DUE_TABLE_TYPE, FIRST_VERSION_OF_VALKEY, LISTPACK_TYPE, TABLE_TYPE, TYPE_22, listpack,
 };
+use crate::limits::LISTPACK_TEXT_BYTES;
 
 /// The version of Redis 7.4, the first with due times.
 const VERSION_OF_DUE_TIMES: u16 = 12;
@@ -13,7 +14,8 @@ const VERSION_OF_DUE_TIMES: u16 = 12;
 /// How a hash is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrittenHash {
-    /// A listpack, as all hosts write a small hash.
+    /// A listpack, as all hosts write a small hash. No field or value may be longer than
+    /// [`LISTPACK_TEXT_BYTES`](crate::limits::LISTPACK_TEXT_BYTES).
     Listpack,
     /// A table of so many fields, as all hosts write a large hash.
     Table(usize),
@@ -51,7 +53,7 @@ impl HashWriter {
             }
             WrittenHash::RedisDueTable { fields, least_due } => {
                 bytes.push(DUE_TABLE_TYPE);
-                bytes.extend(least_due.to_le_bytes());
+                bytes.extend(known_to_redis(least_due).to_le_bytes());
                 write_len(&mut bytes, fields);
             }
             WrittenHash::ValkeyDueTable(fields) => {
@@ -67,6 +69,7 @@ impl HashWriter {
         self.fields += 1;
         let to = &mut self.bytes;
         if self.form == WrittenHash::Listpack {
+            debug_assert!(field.len().max(value.len()) <= LISTPACK_TEXT_BYTES, "a table's");
             listpack::write(to, field);
             return listpack::write(to, value);
         }
@@ -100,9 +103,13 @@ impl HashWriter {
     }
 }
 
-/// A due time in Redis's table. What is later than Redis knows becomes the latest that it knows,
-/// some 8900 years from 1970.
+/// A due time in Redis's table: 0 is none, 1 the least.
 fn due_from(least_due: i64, expire_at: Option<i64>) -> usize {
-    let last = LAST_DUE_OF_REDIS as i64;
-    expire_at.map_or(0, |at| (at.min(last) - least_due.min(last)).max(0) as usize + 1)
+    let after = |at| known_to_redis(at).saturating_sub(known_to_redis(least_due)) as usize;
+    expire_at.map_or(0, |at| after(at) + 1)
+}
+
+/// The due time that Redis knows nearest to this one. Its last is some 8900 years from 1970.
+fn known_to_redis(at: i64) -> u64 {
+    (at.max(0) as u64).min(LAST_DUE_OF_REDIS)
 }
