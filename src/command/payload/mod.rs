@@ -18,6 +18,7 @@ use std::borrow::Cow;
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
+use super::lzf::Packer;
 use super::{Error, Limits};
 use hash::HashForm;
 use string::{PayloadReader, read_string, write_string};
@@ -43,7 +44,7 @@ const NO_TYPES: u8 = 64;
 pub(super) fn of(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 24);
     payload.push(STRING_TYPE);
-    write_string(&mut payload, value);
+    write_string(&mut payload, value, &mut Packer::default());
     seal(&mut payload, WRITTEN_VERSION);
     payload
 }

@@ -9,7 +9,8 @@
 //! 11000011 length length bytes  LZF: packed, unpacked
 //! ```
 
-use super::super::{Error, Limits, lzf, parse_integer};
+use super::super::lzf::{self, Packer};
+use super::super::{Error, Limits, parse_integer};
 use super::text::PayloadText;
 
 const LEN_14: u8 = 0x40;
@@ -27,14 +28,14 @@ const INT_TEXT: usize = 11;
 const PACKED_FROM: usize = 21;
 
 /// Adds a string: as a number, packed or as it is, whichever Redis would choose.
-pub(super) fn write_string(to: &mut Vec<u8>, value: &[u8]) {
+pub(super) fn write_string(to: &mut Vec<u8>, value: &[u8], packer: &mut Packer) {
     if value.len() <= INT_TEXT
         && let Some(number) = parse_integer(value).and_then(|number| i32::try_from(number).ok())
     {
         return write_integer(to, number);
     }
     if value.len() >= PACKED_FROM
-        && let Some(packed) = lzf::pack(value)
+        && let Some(packed) = packer.pack(value)
     {
         to.push(ENCODED | LZF);
         write_len(to, packed.len());

@@ -1,5 +1,6 @@
 //! The payload of a hash, written field by field.
 
+use super::super::super::lzf::Packer;
 use super::super::string::{write_len, write_string};
 use super::super::{WRITTEN_VERSION, seal};
 use super::pairs::LAST_DUE_OF_REDIS;
@@ -39,6 +40,7 @@ pub struct HashWriter {
     bytes: Vec<u8>,
     /// The fields that were written.
     fields: usize,
+    packer: Packer,
 }
 
 impl HashWriter {
@@ -61,7 +63,7 @@ impl HashWriter {
                 write_len(&mut bytes, fields);
             }
         }
-        HashWriter { form, bytes, fields: 0 }
+        HashWriter { form, bytes, fields: 0, packer: Packer::default() }
     }
 
     /// Adds a field. Only the tables with due times keep when it expires.
@@ -76,8 +78,8 @@ impl HashWriter {
         if let WrittenHash::RedisDueTable { least_due, .. } = self.form {
             write_len(to, due_from(least_due, expire_at));
         }
-        write_string(to, field);
-        write_string(to, value);
+        write_string(to, field, &mut self.packer);
+        write_string(to, value, &mut self.packer);
         if let WrittenHash::ValkeyDueTable(_) = self.form {
             to.extend(expire_at.unwrap_or(-1).to_le_bytes());
         }
@@ -89,7 +91,7 @@ impl HashWriter {
             WrittenHash::Listpack => {
                 listpack::end(&mut self.bytes, 2 * self.fields);
                 let mut payload = vec![LISTPACK_TYPE];
-                write_string(&mut payload, &self.bytes);
+                write_string(&mut payload, &self.bytes, &mut self.packer);
                 self.bytes = payload;
                 (self.fields, WRITTEN_VERSION)
             }

@@ -98,6 +98,8 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn written_hashes_come_back(
         fields in proptest::collection::btree_map(
