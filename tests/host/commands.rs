@@ -23,7 +23,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-pub const ROWS: [Row; 71] = [
+pub const ROWS: [Row; 82] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -115,10 +115,47 @@ pub const ROWS: [Row; 71] = [
     row("bitop", "write denyoom", "operation destkey key", "XOR key1 key2 key3"),
     row("bitfield", "write denyoom movablekeys", "key operation", "key1 GET u8 0 INCRBY i5 3 1"),
     row("bitfield_ro", "readonly fast", "key get", "key1 GET u8 0 GET i64 #1"),
+    row("hexpire", "write fast", "key seconds condition fields", "key3 10 NX FIELDS 1 f"),
+    row("hpexpire", "write fast", "key milliseconds condition fields", "key3 10000 FIELDS 1 f"),
+    row(
+        "hexpireat",
+        "write fast",
+        "key unix-time-seconds condition fields",
+        "key3 1999999999 LT FIELDS 1 f",
+    ),
+    row(
+        "hpexpireat",
+        "write fast",
+        "key unix-time-milliseconds condition fields",
+        "key3 1999999999000 FIELDS 2 f g",
+    ),
+    row("hpersist", "write fast", "key fields", "key3 FIELDS 2 f g"),
+    row("httl", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hpttl", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hexpiretime", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hpexpiretime", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hgetex", "write fast", "key expiration fields", "key3 EX 100 FIELDS 2 f g"),
+    row(
+        "hsetex",
+        "write denyoom fast",
+        "key condition expiration fields",
+        "key3 FNX PX 100000 FIELDS 1 f v",
+    ),
 ];
 
 /// Commands that only midi or newer hosts have.
-const OWN: [&str; 13] = [
+const OWN: [&str; 24] = [
+    "hexpire",
+    "hpexpire",
+    "hexpireat",
+    "hpexpireat",
+    "hpersist",
+    "httl",
+    "hpttl",
+    "hexpiretime",
+    "hpexpiretime",
+    "hgetex",
+    "hsetex",
     "populate",
     "import",
     "export",

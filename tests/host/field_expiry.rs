@@ -170,6 +170,9 @@ const TABLE: &str = "
     HSETEX h FNX FXX EX x FIELDS 1 a 1 -> ONE FXX FNX
     HSETEX h FXX FXX FIELDS 1 a 1 -> ONE FXX FNX
     HSETEX h PERSIST FIELDS 1 a 1 -> ERR unknown argument
+    HSETEX h PERSIST KEEPTTL FIELDS 1 a 1 -> ERR unknown argument
+    HSETEX h KEEPTTL PERSIST KEEPTTL FIELDS 1 a 1 -> ONE KEEPTTL
+    HGETEX h KEEPTTL PERSIST FIELDS 1 a -> ERR unknown argument
     HSETEX h PERSIST bogus FIELDS 1 a 1 -> ERR unknown argument: bogus
     HSETEX h EX 10 KEEPTTL FIELDS 1 a 1 -> ONE KEEPTTL
     HSETEX h KEEPTTL EX 10 FIELDS 1 a 1 -> ONE KEEPTTL
@@ -210,7 +213,7 @@ fn shown(reply: &Value) -> String {
             format!("[{}]", list.iter().map(shown).collect::<Vec<_>>().join(" "))
         }
         Value::Integer(number) => number.to_string(),
-        Value::Null => "null".to_owned(),
+        null if null.is_null() => "null".to_owned(),
         other => other.text(),
     }
 }
@@ -250,6 +253,15 @@ fn replies_are_those_of_redis_8_6() {
                 let client = door.client(&server);
                 let mut client = if resp3 { client.resp3() } else { client };
                 check(&mut client, |line| door.named(&words(line)));
+                // Redis 8.6.3 itself counts too far here.
+                for line in [
+                    "HEXPIRE h 10 FIELDS 2147483647 a",
+                    "HGETEX h FIELDS 2147483647 a",
+                    "HSETEX h FIELDS 2147483647 a 1",
+                ] {
+                    let reply = client.call(&door.named(&words(line)));
+                    assert_eq!(shown(&reply), "ERR wrong number of arguments", "{line}");
+                }
             }
         }
         if is_the_model() {
@@ -268,7 +280,7 @@ const EVENTS: [(&str, &[&str]); 33] = [
     ("HPEXPIRE h 1000000 XX FIELDS 1 a", &[]),
     ("HPEXPIRE h 1000000 XX FIELDS 2 a c", &["hexpire"]),
     ("HEXPIREAT h 4102444800 FIELDS 1 c", &["hexpire"]),
-    ("HEXPIREAT h 4102444800 GT FIELDS 1 c", &[]),
+    ("HEXPIREAT h 4102444800 LT FIELDS 1 c", &[]),
     ("HEXPIRE h 0 FIELDS 2 a b", &["hdel"]),
     ("HPEXPIREAT h 1 FIELDS 2 a nosuch", &["hdel"]),
     ("HPEXPIREAT h 1 FIELDS 1 nosuch", &[]),

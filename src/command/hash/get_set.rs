@@ -6,8 +6,8 @@ use super::listed::{FIELDS, NUMFIELDS, TimeKind, listed};
 use super::{FIELD, KEY, VALUE};
 use crate::command::string::{ELEMENT_BYTES, EXPIRY, SET_EXPIRY};
 use crate::command::{
-    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, OneKey, Reply, Run,
-    arg, docs, word,
+    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    docs, word,
 };
 use crate::store::{UnixMs, Value};
 
@@ -71,31 +71,16 @@ impl Which {
     }
 }
 
-/// What an option says of the expiry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FieldExpiry {
-    At(UnixMs),
-    Persist,
-    Keep,
-}
-
-impl FieldExpiry {
-    fn of_word(args: &Args<'_>, at: usize) -> Option<Self> {
-        match () {
-            _ if args.is(at, "persist") => Some(FieldExpiry::Persist),
-            _ if args.is(at, "keepttl") => Some(FieldExpiry::Keep),
-            _ => None,
-        }
-    }
-}
-
 /// The options of the two commands, in any order. As in Redis, both know the words of the other
 /// one, and refuse them at last.
 #[derive(Default)]
 struct Options {
     /// The arguments that are the fields.
     fields: Option<Range<usize>>,
-    expiry: Option<FieldExpiry>,
+    /// The time of EX, PX, EXAT or PXAT.
+    time: Option<UnixMs>,
+    persist: bool,
+    keep_ttl: bool,
     /// FXX is true, FNX false.
     existing: Option<bool>,
 }
@@ -109,8 +94,8 @@ impl Options {
         }
         let fields = options.fields.take().ok_or(Error::MissingFields)?;
         let is_foreign = match which {
-            Which::Get => options.expiry == Some(FieldExpiry::Keep) || options.existing.is_some(),
-            Which::Set => options.expiry == Some(FieldExpiry::Persist),
+            Which::Get => options.keep_ttl || options.existing.is_some(),
+            Which::Set => options.persist,
         };
         if is_foreign { Err(Error::OptionOfAnother) } else { Ok((fields, options)) }
     }
@@ -125,19 +110,24 @@ impl Options {
             let before = self.existing.replace(args.is(at, "fxx"));
             return if before.is_some() { Err(Error::FxxAndFnx) } else { Ok(at + 1) };
         }
-        let (kind, word) = (TimeKind::of_option(args, at), FieldExpiry::of_word(args, at));
-        if kind.is_none() && word.is_none() {
+        let (persist, keep_ttl) = (args.is(at, "persist"), args.is(at, "keepttl"));
+        let kind = TimeKind::of_option(args, at);
+        if !persist && !keep_ttl && kind.is_none() {
             return Err(Error::UnknownArgument(at));
         }
-        if self.expiry.is_some() {
+        // PERSIST and KEEPTTL do not exclude each other: one of them is foreign.
+        let is_second =
+            self.time.is_some() || self.persist && !keep_ttl || self.keep_ttl && !persist;
+        if is_second {
             return Err(Error::SeveralExpiries(which.word()));
         }
-        self.expiry = word;
+        self.persist |= persist;
+        self.keep_ttl |= keep_ttl;
         let Some(kind) = kind else { return Ok(at + 1) };
         if at + 1 == args.len() {
             return Err(Error::MissingExpireTime);
         }
-        self.expiry = Some(FieldExpiry::At(kind.time(cx, at + 1)?));
+        self.time = Some(kind.time(cx, at + 1)?);
         Ok(at + 2)
     }
 
@@ -169,36 +159,30 @@ fn hgetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         match cx.fields()?.and_then(|fields| fields.get(name)) {
             Some(value) => {
                 reply.bulk(value);
-                is_changed |= change_expiry(cx, name, options.expiry)?;
+                is_changed |= change_expiry(cx, name, &options)?;
             }
             None => reply.null(),
         }
     }
-    match options.expiry {
-        Some(FieldExpiry::At(at)) if is_changed => cx.tell_of_expiry(at),
-        Some(FieldExpiry::Persist) if is_changed => cx.tell(Event::HPERSIST),
-        _ => {}
+    match options.time {
+        _ if !is_changed => {}
+        Some(time) => cx.tell_of_expiry(time),
+        None => cx.tell(Event::HPERSIST),
     }
     Ok(())
 }
 
 /// Changes the expiry of a field that is there, if it is to be changed. Returns whether it has.
-fn change_expiry(
-    cx: &mut OneKey<'_>,
-    name: &[u8],
-    expiry: Option<FieldExpiry>,
-) -> Result<bool, Error> {
-    match expiry {
-        Some(FieldExpiry::At(at)) => {
-            cx.expire_or_remove(name, at);
-            Ok(true)
-        }
-        Some(FieldExpiry::Persist) => {
-            let expires = cx.fields()?.and_then(|fields| fields.expiry(name)).flatten();
-            Ok(expires.is_some() && cx.key.expire_field(name, None))
-        }
-        Some(FieldExpiry::Keep) | None => Ok(false),
+fn change_expiry(cx: &mut OneKey<'_>, name: &[u8], options: &Options) -> Result<bool, Error> {
+    if let Some(time) = options.time {
+        cx.expire_or_remove(name, time);
+        return Ok(true);
     }
+    if !options.persist {
+        return Ok(false);
+    }
+    let expires = cx.fields()?.and_then(|fields| fields.expiry(name)).flatten().is_some();
+    Ok(expires && cx.key.expire_field(name, None))
 }
 
 fn hsetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -215,11 +199,11 @@ fn hsetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         cx.check_field(args.get(at), args.get(at + 1))?;
     }
     for at in pairs() {
-        set_listed(cx, at, options.expiry)?;
+        set_listed(cx, at, &options)?;
     }
     cx.tell(Event::HSET);
-    if let Some(FieldExpiry::At(at)) = options.expiry {
-        cx.tell_of_expiry(at);
+    if let Some(time) = options.time {
+        cx.tell_of_expiry(time);
     }
     reply.integer(1);
     Ok(())
@@ -227,16 +211,16 @@ fn hsetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 /// Sets the field at argument `at` to the next one. A time that has passed removes it: there is no
 /// need to set it first.
-fn set_listed(cx: &mut OneKey<'_>, at: usize, expiry: Option<FieldExpiry>) -> Result<(), Error> {
+fn set_listed(cx: &mut OneKey<'_>, at: usize, options: &Options) -> Result<(), Error> {
     let (args, name) = (cx.args, cx.args.get(at));
-    let expire_at = match expiry {
-        Some(FieldExpiry::At(time)) if cx.now().deletes(time) => {
-            cx.key.remove_field(name);
-            return Ok(());
-        }
-        Some(FieldExpiry::At(time)) => Some(time),
-        Some(FieldExpiry::Keep) => cx.fields()?.and_then(|fields| fields.expiry(name)).flatten(),
-        Some(FieldExpiry::Persist) | None => None,
+    if options.time.is_some_and(|time| cx.now().deletes(time)) {
+        cx.key.remove_field(name);
+        return Ok(());
+    }
+    let expire_at = if options.keep_ttl {
+        cx.fields()?.and_then(|fields| fields.expiry(name)).flatten()
+    } else {
+        options.time
     };
     let kept = args.keep(at + 1, cx.limits.keep_bytes);
     let value = kept.as_ref().map_or(Value::Inline(args.get(at + 1)), Value::Shared);
