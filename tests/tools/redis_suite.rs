@@ -1,5 +1,5 @@
-//! The promise, as Redis's own tests check it: its units for strings, counters, bitmaps, keys,
-//! expiry and SCAN run against midi's commands, through a proxy that renames them; its unit
+//! The promise, as Redis's own tests check it: its units for strings, hashes, counters, bitmaps,
+//! keys, expiry and SCAN run against midi's commands, through a proxy that renames them; its unit
 //! for transactions runs on midi's own port.
 //!
 //! Environment: `MIDI_REDIS_TESTS`, the directory `tests` of the sources of Redis 7.0,
@@ -14,8 +14,11 @@ use std::sync::{Mutex, PoisonError};
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Words, proxy, skip};
 
-/// Tests that use other types indirectly, or rely on the effects of such a test.
-const SKIPPED: [&str; 3] = [
+/// Tests that use other types indirectly, or rely on the effects of such a test; and two that expect
+/// the fields of a hash with long values in the order in which they came: midi has these in a table.
+const SKIPPED: [&str; 5] = [
+    "Hash ziplist of various encodings",
+    "Hash ziplist of various encodings - sanitize dump",
     "COPY basic usage for skiplist sorted set",
     "MOVE basic usage",
     "MOVE against key existing in the target DB",
@@ -30,8 +33,9 @@ const TAGS: &str = "-needs:repl -needs:debug";
 const KEPT: [&str; 9] =
     ["flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export"];
 
-const UNITS: [&str; 7] = [
+const UNITS: [&str; 8] = [
     "unit/type/string",
+    "unit/type/hash",
     "unit/type/incr",
     "unit/bitops",
     "unit/bitfield",

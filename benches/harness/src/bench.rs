@@ -185,8 +185,8 @@ pub enum Work {
     Beside(Load, u64, Load),
     /// One command and its duration, while a probe runs.
     Timed(String, Load),
-    /// This many keys stored by a command, and the memory they take.
-    Memory(String, u64),
+    /// What a load stores, and the memory that it takes.
+    Memory(Filling),
     /// A BGSAVE beside a load, and a restart; on a server of its own.
     Snapshot(Snapshot),
     /// Many BGSAVEs beside a load.
@@ -225,6 +225,18 @@ impl Work {
             _ => false,
         }
     }
+}
+
+/// The work of [`Work::Memory`].
+pub struct Filling {
+    /// What stores it, each key once.
+    pub load: Load,
+    /// How many keys.
+    pub keys: u64,
+    /// How many things that are counted a key has.
+    pub of_each: u64,
+    /// The name of the figure: bytes per thing.
+    pub figure: &'static str,
 }
 
 /// A process of the load generator.
@@ -412,12 +424,13 @@ impl Bench {
                 self.counted(load, *requests, probe, server, so_far, round)?;
             }
             Work::Timed(command, probe) => self.timed(command, probe, server, so_far, round)?,
-            Work::Memory(command, keys) => {
+            Work::Memory(Filling { load, keys, of_each, figure }) => {
                 let before = Usage::of(&server.pids())?;
-                round.commands.push(self.fill(server, Load::new("fill", command), *keys)?);
+                round.commands.push(self.fill(server, load.clone(), *keys)?);
                 let after = Usage::of(&server.pids())?;
                 let bytes = after.rss_bytes.saturating_sub(before.rss_bytes);
-                round.figures.insert("bytes per key".into(), bytes as f64 / *keys as f64);
+                let bytes_of_each = bytes as f64 / (keys * of_each) as f64;
+                round.figures.insert((*figure).into(), bytes_of_each);
             }
             Work::Snapshot(what) => self.snapshot(what, server, so_far, round)?,
             Work::Forks(what) => self.forks(what, server, so_far, round)?,

@@ -76,7 +76,7 @@ fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
 
 /// So many fields, each drawn from all.
 fn any(fields: LiveFields<'_>, wanted: usize) -> Vec<FieldRef<'_>> {
-    if !fields.are_few() {
+    if !fields.are_few() && wanted < fields.len() {
         return (0..wanted).filter_map(|_| fields.drawn(&mut draw)).collect();
     }
     let all: Vec<FieldRef<'_>> = fields.iter().collect();

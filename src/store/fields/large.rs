@@ -21,6 +21,9 @@ use crate::store::{Entry, EntryRef, KeyHasher, Remains, Table, UnixMs, Value};
 /// How far a scan over the fields has come: the fields before it have been visited.
 pub type FieldCursor = u32;
 
+/// A draw counts on at least so many fields in a bucket: the slots of one, and of its neighbour.
+const LEAST_DRAWN_FROM: u64 = 18;
+
 /// The fields of a large hash.
 pub struct LargeHash {
     hasher: KeyHasher,
@@ -150,18 +153,20 @@ impl LargeHash {
             let start = self.table().bucket_start(at);
             found.clear();
             let end = self.scan(start, &mut |field| found.push(field));
-            // Four times as many as a share of `width` of the order has on average: more than there
-            // are in nearly all buckets.
+            // Four times as many as a share of `width` of the order has on average, and more than a
+            // bucket holds: more than there are in nearly all buckets. In a table that has lost
+            // most of its fields the average alone would say none.
             let width = end.map_or(1 << 32, u64::from) - u64::from(start);
             let most = (4 * self.table().len() as u64 * width) >> 32;
             tries += 1;
-            let drawn = draw() % most.max(1);
+            let drawn = draw() % most.max(LEAST_DRAWN_FROM);
             if let Some(field) = found.get(drawn as usize) {
                 return Some(*field);
             }
             if tries > 1000 {
-                // Only a failing hash comes here.
-                return self.iter().next();
+                // Few fields are left in a large table.
+                let number = draw() % (self.table().len() as u64).max(1);
+                return self.iter().nth(number as usize);
             }
         }
     }

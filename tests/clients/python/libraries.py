@@ -130,6 +130,80 @@ class Libraries(unittest.TestCase):
         cache.delete_pattern("*")
         self.assertIsNone(cache.get("n"))
 
+    def test_hashes_of_django_redis(self):
+        from django.core.cache import cache
+
+        self.assertEqual(cache.hset("h", "f", {"any": ["object", 1.5]}), 1)
+        self.assertEqual(cache.hset("h", mapping={"f": 1, "g": None, "ünicode": "ü"}), 2)
+        self.assertEqual(sorted(cache.hkeys("h")), ["f", "g", "ünicode"])
+        self.assertEqual(cache.hlen("h"), 3)
+        self.assertTrue(cache.hexists("h", "g"))
+        self.assertEqual(cache.hdel("h", "g"), 1)
+        self.assertFalse(cache.hexists("h", "g"))
+        self.assertTrue(cache.expire("h", 100))
+        self.assertGreater(cache.ttl("h"), 0)
+        self.assertTrue(cache.delete("h"))
+        self.assertEqual(cache.hlen("h"), 0)
+
+    def test_a_session_in_a_hash(self):
+        """The commands that Spring Session sends: attributes are fields, and one expiry is for all
+        of them; a new id is a new name."""
+        for protocol in (2, 3):
+            client = redis.Redis(port=PORT, socket_timeout=HANG, protocol=protocol)
+            now = int(time.time() * 1000)
+            session = {
+                "creationTime": str(now),
+                "lastAccessedTime": str(now),
+                "maxInactiveInterval": "1800",
+                "sessionAttr:user": b"\xac\xed\x00\x05t\x00\x03Ada",
+            }
+            expected = {
+                name.encode(): value if isinstance(value, bytes) else value.encode()
+                for name, value in session.items()
+            }
+            pipeline = client.pipeline(transaction=False)
+            # redis-py's own hmset is deprecated, and its command is not.
+            pairs = [part for pair in session.items() for part in pair]
+            pipeline.execute_command("HMSET", "sessions:old", *pairs)
+            pipeline.expire("sessions:old", 1800)
+            self.assertEqual([bool(reply) for reply in pipeline.execute()], [True, True])
+            self.assertEqual(client.hgetall("sessions:old"), expected)
+            self.assertEqual(client.hset("sessions:old", "lastAccessedTime", str(now + 5)), 0)
+            self.assertGreater(client.ttl("sessions:old"), 1700)
+            self.assertTrue(client.rename("sessions:old", "sessions:new"))
+            self.assertEqual(client.hgetall("sessions:old"), {})
+            found = client.hmget("sessions:new", "lastAccessedTime", "sessionAttr:nosuch")
+            self.assertEqual(found, [str(now + 5).encode(), None])
+            self.assertEqual(client.hdel("sessions:new", "sessionAttr:user"), 1)
+            self.assertEqual(client.type("sessions:new"), b"hash")
+            found = dict(client.hscan_iter("sessions:new", match="*Time"))
+            self.assertEqual(len(found), 2)
+            self.assertEqual(client.delete("sessions:new"), 1)
+
+    def test_a_limiter_that_counts_in_a_hash(self):
+        """As Laravel's does it: a script reads the window's fields, and begins another window or
+        counts in this one."""
+        script = """
+            local now, seconds, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+            local window = redis.call('HMGET', KEYS[1], 'begin', 'ends', 'count')
+            if not window[1] or now > tonumber(window[2]) then
+                redis.call('HMSET', KEYS[1], 'begin', now, 'ends', now + seconds, 'count', 1)
+                redis.call('EXPIRE', KEYS[1], seconds * 2)
+                return {1, most - 1}
+            end
+            local count = redis.call('HINCRBY', KEYS[1], 'count', 1)
+            return {count <= most and 1 or 0, math.max(0, most - count)}
+        """
+        limit = connect().register_script(script)
+        replies = []
+        in_threads(
+            4, lambda: [replies.append(tuple(limit(["l"], [1000, 60, 10]))) for _ in range(5)]
+        )
+        expected = [(1, left) for left in range(10)] + [(0, 0)] * 10
+        self.assertEqual(sorted(replies), sorted(expected))
+        self.assertEqual(limit(["l"], [1061, 60, 10]), [1, 9])
+        self.assertEqual(connect().hget("l", "ends"), b"1121")
+
     def test_limits(self):
         store = storage.storage_from_string(URL)
         self.assertTrue(store.check())

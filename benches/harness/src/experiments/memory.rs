@@ -1,7 +1,7 @@
 //! Memory per key: how much a server grows when it is filled.
 
 use super::set_command;
-use crate::bench::{Experiment, Leg, On, Plan, Work};
+use crate::bench::{Experiment, Filling, Leg, Load, On, Plan, Work};
 use crate::server::{Catalogue, Spec};
 
 /// The experiment's name in results.
@@ -16,7 +16,12 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         series: spec.name.clone(),
         point: "64-byte values".into(),
         before: Vec::new(),
-        work: Work::Memory(command.into(), plan.keys),
+        work: Work::Memory(Filling {
+            load: Load::new("fill", command),
+            keys: plan.keys,
+            of_each: 1,
+            figure: FIGURE,
+        }),
         on: On::Fresh(Box::new(spec)),
     };
     let mut legs = vec![leg(catalogue.midi(MIDI), "MIDI.SET {key} {value}")];

@@ -21,12 +21,13 @@ pub mod port_large;
 pub mod replicas;
 pub mod snapshots;
 pub mod tls;
+pub mod types;
 
 use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 23] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -47,6 +48,9 @@ pub const NAMES: [&str; 20] = [
     tls::NAME,
     tls::HANDSHAKES,
     cache::NAME,
+    types::NAME,
+    types::ALL_CORES,
+    types::MEMORY,
 ];
 
 /// Every experiment, in that order; in a quick run with fewer legs.
@@ -108,6 +112,9 @@ fn whole(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         tls::experiment(catalogue, plan),
         tls::handshakes(catalogue, plan),
         cache::experiment(catalogue, plan),
+        types::experiment(catalogue, plan),
+        types::all_cores(catalogue, plan),
+        types::memory(catalogue, plan),
     ]
 }
 

@@ -5,6 +5,7 @@ use super::cache::cache_goals;
 use super::memcached_port::memcached_port_goals;
 use super::replicas::replica_goals;
 use super::tls::tls_goals;
+use super::types::type_goals;
 use super::{Bound, Goal, Place, over_the_best, over_the_least, ratios, rounds, values};
 use crate::bench::{GROWTH, snapshot};
 use crate::experiments::hostile::Attack;
@@ -34,6 +35,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(large_value_goals(results));
     goals.extend(tls_goals(results));
     goals.extend(cache_goals(results));
+    goals.extend(type_goals(results));
     goals.extend(later_goals());
     goals
 }
@@ -484,7 +486,7 @@ mod tests {
                 load(probe.role);
                 round.figures.insert("seconds".into(), 1.0);
             }
-            Work::Memory(..) => drop(round.figures.insert(memory::FIGURE.into(), 1.0)),
+            Work::Memory(what) => drop(round.figures.insert(what.figure.into(), 1.0)),
             Work::Snapshot(_) => {
                 load(snapshot::ALONE);
                 load(snapshot::BESIDE);

@@ -6,6 +6,7 @@ mod list;
 mod memcached_port;
 mod replicas;
 mod tls;
+mod types;
 
 pub use list::judged;
 
