@@ -1,6 +1,6 @@
-//! The promise: MIDI.IMPORT copies the host's strings and hashes into midi, and MIDI.EXPORT copies midi's into
-//! the host. Values and expiry stay intact, counts are right, the host's encodings do not change,
-//! and the host keeps answering.
+//! The promise: MIDI.IMPORT copies the host's strings and hashes into midi, and MIDI.EXPORT copies
+//! midi's into the host. Values and expiry stay intact, counts are right, the host's encodings do
+//! not change, and the host keeps answering.
 
 use crate::common::{
     Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, now_ms, wait_until,

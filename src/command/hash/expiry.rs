@@ -130,7 +130,7 @@ fn expire(cx: &mut OneKey<'_>, reply: &mut dyn Reply, kind: TimeKind) -> Result<
 }
 
 /// The names and the condition of HEXPIRE, in any order.
-fn options<'a>(args: &Args<'a>) -> Result<(&'a [&'a [u8]], Option<Condition>), Error> {
+fn options<'a>(args: &Args<'a>) -> Result<(&'a [&'a [u8]], Option<FieldCondition>), Error> {
     let (mut names, mut condition, mut are_several) = (None, None, false);
     let mut at = 3;
     while at < args.len() {
@@ -145,7 +145,7 @@ fn options<'a>(args: &Args<'a>) -> Result<(&'a [&'a [u8]], Option<Condition>), E
             at = found.end;
             names = Some(&args.from(found.start)[..found.len()]);
         } else {
-            let given = Condition::parse(args, at).ok_or(Error::UnknownArgument(at))?;
+            let given = FieldCondition::parse(args, at).ok_or(Error::UnknownArgument(at))?;
             are_several |= condition.is_some_and(|before| before != given);
             condition = Some(given);
             at += 1;
@@ -157,20 +157,20 @@ fn options<'a>(args: &Args<'a>) -> Result<(&'a [&'a [u8]], Option<Condition>), E
 
 /// NX, XX, GT and LT of HEXPIRE. A field without expiry counts as living forever.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+enum FieldCondition {
     Without,
     With,
     Later,
     Earlier,
 }
 
-impl Condition {
+impl FieldCondition {
     fn parse(args: &Args<'_>, at: usize) -> Option<Self> {
         match () {
-            _ if args.is(at, "nx") => Some(Condition::Without),
-            _ if args.is(at, "xx") => Some(Condition::With),
-            _ if args.is(at, "gt") => Some(Condition::Later),
-            _ if args.is(at, "lt") => Some(Condition::Earlier),
+            _ if args.is(at, "nx") => Some(FieldCondition::Without),
+            _ if args.is(at, "xx") => Some(FieldCondition::With),
+            _ if args.is(at, "gt") => Some(FieldCondition::Later),
+            _ if args.is(at, "lt") => Some(FieldCondition::Earlier),
             _ => None,
         }
     }
@@ -178,10 +178,10 @@ impl Condition {
     /// Whether the new expiry may be set.
     fn allows(self, current: Option<UnixMs>, new: UnixMs) -> bool {
         match self {
-            Condition::Without => current.is_none(),
-            Condition::With => current.is_some(),
-            Condition::Later => current.is_some_and(|current| new > current),
-            Condition::Earlier => current.is_none_or(|current| new < current),
+            FieldCondition::Without => current.is_none(),
+            FieldCondition::With => current.is_some(),
+            FieldCondition::Later => current.is_some_and(|current| new > current),
+            FieldCondition::Earlier => current.is_none_or(|current| new < current),
         }
     }
 }
