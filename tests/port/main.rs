@@ -19,6 +19,7 @@ mod memcached;
 mod memcached_beside;
 mod memcached_gates;
 mod memcached_meta;
+mod memcached_stats;
 mod mget;
 mod pubsub;
 mod reports;

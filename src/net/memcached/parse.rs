@@ -29,8 +29,8 @@ pub enum MemcachedRequest<'i> {
     Touch(&'i [u8], &'i [u8]),
     /// `flush_all`, in so many seconds.
     FlushAll(i32),
-    /// `stats`, with the word behind it.
-    Stats(&'i [u8]),
+    /// `stats`, with the two words behind it.
+    Stats(&'i [u8], &'i [u8]),
     /// `version`.
     Version,
     /// `quit`, or a line that ends the connection.
@@ -169,9 +169,7 @@ impl<'i> RequestLine<'_, 'i> {
             b"ma" => self.meta(MetaCommand::Count),
             b"mn" => self.plain(MemcachedRequest::Answer("MN")),
             b"me" => self.debug(),
-            b"stats" => {
-                self.plain(MemcachedRequest::Stats(self.words.get(1).copied().unwrap_or_default()))
-            }
+            b"stats" => self.plain(MemcachedRequest::Stats(self.word(1), self.word(2))),
             b"version" => self.plain(MemcachedRequest::Version),
             b"quit" => self.plain(MemcachedRequest::Quit),
             b"shutdown" => self.plain(MemcachedRequest::Answer("ERROR: shutdown not enabled")),
@@ -180,6 +178,11 @@ impl<'i> RequestLine<'_, 'i> {
             _ if self.last_word().starts_with(b"HTTP/") => self.plain(MemcachedRequest::Quit),
             _ => self.plain(MemcachedRequest::Answer(ERROR)),
         }
+    }
+
+    /// A word of the line; empty if it has fewer.
+    fn word(&self, number: usize) -> &'i [u8] {
+        self.words.get(number).copied().unwrap_or_default()
     }
 
     fn last_word(&self) -> &'i [u8] {
