@@ -131,7 +131,25 @@ fn without_end(input: &[u8]) -> ParsedRequest<'_> {
 }
 
 fn words_of(line: &[u8]) -> LineWords<'_> {
-    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).take(WORDS).collect()
+    let (mut words, mut rest) = (LineWords::new(), line);
+    while !words.is_full() {
+        while let [b' ', behind @ ..] = rest {
+            rest = behind;
+        }
+        if rest.is_empty() {
+            break;
+        }
+        let (word, behind) = rest.split_at(length_of_word(rest));
+        words.push(word);
+        rest = behind;
+    }
+    words
+}
+
+/// How many bytes there are before the first space.
+#[inline]
+fn length_of_word(text: &[u8]) -> usize {
+    text.iter().position(|&byte| byte == b' ').unwrap_or(text.len())
 }
 
 struct RequestLine<'a, 'i> {
@@ -245,7 +263,8 @@ impl<'i> RequestLine<'_, 'i> {
         let last = if touches { touch } else { name };
         let keys = self.behind(last);
         let at = self.line.len() - keys.len();
-        if keys.split(|&byte| byte == b' ').any(|key| key.len() > MEMCACHED_KEY_BYTES) {
+        let is_too_long = |key: &[u8]| key.len() > MEMCACHED_KEY_BYTES;
+        if is_too_long(keys) && keys.split(|&byte| byte == b' ').any(is_too_long) {
             return self.plain(MemcachedRequest::Answer(BAD_FORMAT));
         }
         let numbers = matches!(name, b"gets" | b"gats");
