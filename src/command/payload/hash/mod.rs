@@ -24,13 +24,11 @@ mod zipmap;
 
 use std::borrow::Cow;
 
-use hashbrown::HashSet;
-
 use super::super::{Error, Limits};
 use super::string::{PayloadReader, read_string};
 use crate::limits::PACKED_HASH_BYTES;
 pub use pairs::PayloadField;
-use pairs::{PackedElements, due_of_redis};
+use pairs::{DistinctFields, PackedElements, due_of_redis};
 pub use write::{HashWriter, WrittenHash};
 
 const TABLE_TYPE: u8 = 4;
@@ -132,12 +130,7 @@ impl<'a> PackedHash<'a> {
     /// last field and the footer are refused. Memory is taken for the fields that are there, not
     /// for as many as the payload claims.
     pub fn fields(&self, limits: &Limits) -> Result<Vec<PayloadField<'_>>, Error> {
-        let fields =
-            if self.form.is_table() { self.table(limits)? } else { self.packed_fields(limits)? };
-        let mut names = HashSet::with_capacity(fields.len());
-        let differ = fields.iter().all(|field| names.insert(field.field.bytes()));
-        drop(names);
-        if differ && !fields.is_empty() { Ok(fields) } else { Err(Error::BadData) }
+        if self.form.is_table() { self.table(limits) } else { self.packed_fields(limits) }
     }
 
     fn packed_fields(&self, limits: &Limits) -> Result<Vec<PayloadField<'_>>, Error> {
@@ -161,7 +154,7 @@ impl<'a> PackedHash<'a> {
 
     fn table(&self, limits: &Limits) -> Result<Vec<PayloadField<'_>>, Error> {
         let mut rest = PayloadReader(&self.content);
-        let mut fields = Vec::new();
+        let mut fields = DistinctFields::default();
         let mut unpacked = 0;
         for _ in 0..rest.number().ok_or(Error::BadData)? {
             let mut expire_at = self.due_before(&mut rest).ok_or(Error::BadData)?;
@@ -171,9 +164,9 @@ impl<'a> PackedHash<'a> {
             }
             unpacked += field.unpacked_bytes() + value.unpacked_bytes();
             limits.reply(unpacked)?;
-            fields.push(PayloadField { field, value, expire_at });
+            fields.add(PayloadField { field, value, expire_at }).ok_or(Error::BadData)?;
         }
-        if rest.0.is_empty() { Ok(fields) } else { Err(Error::BadData) }
+        fields.end().filter(|_| rest.0.is_empty()).ok_or(Error::BadData)
     }
 
     /// The due time before a field, which Redis's tables with due times have; `None` if it is

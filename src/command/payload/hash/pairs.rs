@@ -1,5 +1,9 @@
 //! The fields of a packed string, made of its elements.
 
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
 use super::super::super::parse_integer;
 use super::super::text::PayloadText;
 
@@ -17,9 +21,39 @@ pub struct PayloadField<'a> {
     pub expire_at: Option<i64>,
 }
 
+/// The fields so far. No two have the same name: a packed string of the same field over and over
+/// would take much more memory than its bytes, if that were found only at the end.
+#[derive(Default)]
+pub(super) struct DistinctFields<'a> {
+    fields: Vec<PayloadField<'a>>,
+    /// Where each name is in `fields`.
+    names: HashTable<usize>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<'a> DistinctFields<'a> {
+    /// Adds a field; `None` if its name is there already.
+    pub(super) fn add(&mut self, field: PayloadField<'a>) -> Option<()> {
+        let DistinctFields { fields, names, hasher } = self;
+        let name = field.field.bytes();
+        let hash = hasher.hash_one(name);
+        if names.find(hash, |&at| fields[at].field.bytes() == name).is_some() {
+            return None;
+        }
+        names.insert_unique(hash, fields.len(), |&at| hasher.hash_one(fields[at].field.bytes()));
+        fields.push(field);
+        Some(())
+    }
+
+    /// The fields, if there are any.
+    pub(super) fn end(self) -> Option<Vec<PayloadField<'a>>> {
+        (!self.fields.is_empty()).then_some(self.fields)
+    }
+}
+
 /// Takes the elements one by one: a field, its value and, in some forms, its due time.
 pub(super) struct PackedElements<'a> {
-    fields: Vec<PayloadField<'a>>,
+    fields: DistinctFields<'a>,
     has_due_times: bool,
     next: Element,
     /// The latest due time so far; `None` behind a field without one.
@@ -37,7 +71,7 @@ enum Element {
 impl<'a> PackedElements<'a> {
     pub(super) fn new() -> Self {
         PackedElements {
-            fields: Vec::new(),
+            fields: DistinctFields::default(),
             has_due_times: false,
             next: Element::Field,
             latest: Some(0),
@@ -53,15 +87,15 @@ impl<'a> PackedElements<'a> {
         match self.next {
             Element::Field => {
                 let value = PayloadText::Borrowed(b"");
-                self.fields.push(PayloadField { field: element, value, expire_at: None });
+                self.fields.add(PayloadField { field: element, value, expire_at: None })?;
                 self.next = Element::Value;
             }
             Element::Value => {
-                self.fields.last_mut()?.value = element;
+                self.fields.fields.last_mut()?.value = element;
                 self.next = if self.has_due_times { Element::Due } else { Element::Field };
             }
             Element::Due => {
-                self.fields.last_mut()?.expire_at = self.due(&element)?;
+                self.fields.fields.last_mut()?.expire_at = self.due(&element)?;
                 self.next = Element::Field;
             }
         }
@@ -81,9 +115,9 @@ impl<'a> PackedElements<'a> {
         Some(Some(due))
     }
 
-    /// The fields; `None` if the last one is incomplete.
+    /// The fields, if there are any and the last one is complete.
     pub(super) fn end(self) -> Option<Vec<PayloadField<'a>>> {
-        (self.next == Element::Field).then_some(self.fields)
+        if self.next == Element::Field { self.fields.end() } else { None }
     }
 }
 
