@@ -80,7 +80,12 @@ pub fn records(server: &Server) -> Vec<Words> {
             b"SETRANGE" => record.len() > 4,
             name => name == b"RESTORE" || name == b"BITOP",
         };
-        let version = if records.iter().any(needs_2) { "VERSION 2" } else { "VERSION 1" };
+        let needs_5 = |record: &Words| [&b"HSET"[..], b"HDEL"].contains(&record[0].as_slice());
+        let version = match &records {
+            records if records.iter().any(needs_5) => "VERSION 5",
+            records if records.iter().any(needs_2) => "VERSION 2",
+            _ => "VERSION 1",
+        };
         assert_eq!(records[0], super::words(version), "the head of a text");
         assert_eq!(records[1][0], b"SELECT", "what follows it");
         all.extend(records.into_iter().skip(1));
@@ -189,9 +194,19 @@ fn read_keys(client: &mut Client, db: u32, keys: &mut BTreeMap<(u32, Vec<u8>), F
         .collect();
     let answers = client.pipeline(&questions);
     for (name, facts) in names.iter().zip(answers.chunks(3)) {
-        let facts = (facts[0].clone(), facts[1].integer(), facts[2].clone());
+        let is_hash = facts[0].is_error();
+        let value = if is_hash { fields(client, name.bytes()) } else { facts[0].clone() };
+        let facts = (value, facts[1].integer(), facts[2].clone());
         keys.insert((db, name.bytes().to_vec()), facts);
     }
+}
+
+/// A hash's fields and values, in an order that depends on them alone.
+fn fields(client: &mut Client, name: &[u8]) -> Value {
+    let flat = client.call(&[b"MIDI.HGETALL".as_slice(), name]).array();
+    let mut pairs: Vec<Value> = flat.chunks(2).map(|pair| Value::Array(pair.to_vec())).collect();
+    pairs.sort();
+    Value::Array(pairs)
 }
 
 /// kill -9, a new start, and a client.

@@ -84,6 +84,10 @@ const KEYS: [&[u8]; 12] = [
       and-again-and-again-and-on",
 ];
 
+/// Few fields, so that commands often hit the same ones.
+const FIELDS: [&[u8]; 10] =
+    [b"a", b"b", b"c", b"n", b"number", b"", b"\0", b"\r\n\xff", b"12", b"-7"];
+
 /// Numbers at the limits, and texts that are almost numbers. None is a time that expires in a run.
 const NUMBERS: [&str; 30] = [
     "0",
@@ -315,6 +319,16 @@ impl Grammar {
             ("scan", "type", _) => random.pick(&["string", "STRING", "hash", "nosuch"]).to_owned(),
             ("scan", "cursor", _) if random.below(4) > 0 => "0".to_owned(),
             ("scan", "count", _) if random.below(4) > 0 => "100000".to_owned(),
+            ("hscan", "cursor", _) if random.below(4) > 0 => "0".to_owned(),
+            ("hgetdel", "numfields", _) if random.below(8) > 0 => (1 + random.below(4)).to_string(),
+            // The host would have to build a reply of so many.
+            ("hrandfield", "count", _) if random.below(8) > 0 => {
+                (random.below(41) as i64 - 20).to_string()
+            }
+            ("hrandfield", "count", _) => {
+                random.pick(&["0", "-9223372036854775808", "9223372036854775807", "x"]).to_owned()
+            }
+            (_, "field", _) => return field(random),
             // Not the largest allowed value: the server would allocate it.
             ("setrange", "offset", _) if random.below(6) > 0 => random.below(500).to_string(),
             ("setrange", "offset", _) => {
@@ -405,6 +419,16 @@ pub fn key(random: &mut Random) -> Vec<u8> {
 /// All keys that can be drawn.
 pub fn all_keys() -> impl Iterator<Item = Vec<u8>> {
     KEYS.iter().map(|key| key.to_vec())
+}
+
+/// One of the few fields, or any other.
+fn field(random: &mut Random) -> Vec<u8> {
+    match random.below(40) {
+        0 => value(random),
+        // So many in all that hashes change their form.
+        1..4 => format!("field:{}", random.below(700)).into_bytes(),
+        _ => FIELDS[random.below(FIELDS.len())].to_vec(),
+    }
 }
 
 fn value(random: &mut Random) -> Vec<u8> {

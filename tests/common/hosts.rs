@@ -74,7 +74,7 @@ const FINE: &str = "";
 const ANY: &str = "";
 
 /// The hosts, the command, the start of the host's reply, the start of midi's.
-const DIFFERENCES: [(On, &str, &str, &str); 19] = [
+const DIFFERENCES: [(On, &str, &str, &str); 29] = [
     // Newer hosts reject a cursor below zero, and accept one with a leading space; other errors
     // come after that.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
@@ -102,6 +102,18 @@ const DIFFERENCES: [(On, &str, &str, &str); 19] = [
     (On::Valkey, "bitcount", FINE, "ERR syntax error"),
     (On::Newer, "bitpos", "ERR ", FINE),
     (On::Newer, "bitpos", "ERR ", "ERR "),
+    (On::Newer, "bitcount", "ERR ", "WRONGTYPE "),
+    (On::Newer, "bitpos", "ERR ", "WRONGTYPE "),
+    // As with SCAN's cursor.
+    (On::Newer, "hscan", "ERR invalid cursor", FINE),
+    (On::Newer, "hscan", "ERR invalid cursor", "ERR "),
+    (On::Newer, "hscan", "ERR invalid cursor", "WRONGTYPE "),
+    (On::Newer, "hscan", "ERR ", "ERR invalid cursor"),
+    (On::Newer, "hscan", "WRONGTYPE ", "ERR invalid cursor"),
+    (On::Newer, "hscan", FINE, "ERR invalid cursor"),
+    // Valkey has other texts, and looks at the arguments before the key.
+    (On::Valkey, "hgetdel", "ERR ", "ERR "),
+    (On::Valkey, "hgetdel", "ERR ", "WRONGTYPE "),
 ];
 
 /// Whether midi's reply to a command equals the host's, or Redis 7.0's where the host's is known

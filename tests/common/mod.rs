@@ -15,6 +15,7 @@ pub mod clock;
 pub mod described;
 pub mod disk;
 mod door;
+mod fields;
 mod free_port;
 pub mod grammar;
 pub mod hold;

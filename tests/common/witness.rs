@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{Client, Door, Random, Server, Value, encoded, words};
 
 /// A client's counter. Each number is written to several keys, or in several ways.
-const SERIES: [Series; 6] = [
+const SERIES: [Series; 8] = [
     Series { name: "count", lines: &["INCR count"] },
     Series { name: "list", lines: &["APPEND list N,"] },
     Series { name: "set", lines: &["SET set N"] },
@@ -26,6 +26,9 @@ const SERIES: [Series; 6] = [
         ],
     },
     Series { name: "end", lines: &["SETRANGE end 0 N"] },
+    Series { name: "hash", lines: &["HSET hash first N second N"] },
+    // It changes its form, and has as many fields as there were numbers.
+    Series { name: "fields", lines: &["HSET fields N N last N"] },
 ];
 
 struct Series {
@@ -294,6 +297,12 @@ impl Witness {
                     }
                     last
                 }
+                "hash" => {
+                    let last = self.field(client, name, "first")?;
+                    assert_eq!(self.field(client, name, "second")?, last, "half of an HSET");
+                    last
+                }
+                "fields" => self.last_of_fields(client, name)?,
                 _ => self.value(client, name)?,
             };
             if *name == "many" {
@@ -303,6 +312,30 @@ impl Witness {
             }
         }
         Ok(found)
+    }
+
+    /// A number in a field of a hash.
+    #[track_caller]
+    fn field(&self, client: &mut Client, name: &str, field: &str) -> io::Result<u64> {
+        let line = format!("MIDI.HGET {name}:{} {field}", self.number);
+        match client.try_call(&words(&line))? {
+            Value::NullBulk => Ok(0),
+            value if value.is_error() => Err(io::Error::other(format!("{line}: {}", value.text()))),
+            value => Ok(value.text().parse().expect("a number")),
+        }
+    }
+
+    /// The number of a hash in which all numbers are fields.
+    #[track_caller]
+    fn last_of_fields(&self, client: &mut Client, name: &str) -> io::Result<u64> {
+        let last = self.field(client, name, "last")?;
+        let len = client.try_call(&words(&format!("MIDI.HLEN {name}:{}", self.number)))?;
+        if len.is_error() {
+            return Err(io::Error::other(len.text()));
+        }
+        let fields = if last > 0 { last as i64 + 1 } else { 0 };
+        assert_eq!(len, Value::Integer(fields), "{:?}: the fields up to {last}", self.door);
+        Ok(last)
     }
 
     /// Takes what is there for what was acknowledged, and goes on from there.

@@ -23,7 +23,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-pub const ROWS: [Row; 82] = [
+pub const ROWS: [Row; 99] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -115,6 +115,23 @@ pub const ROWS: [Row; 82] = [
     row("bitop", "write denyoom", "operation destkey key", "XOR key1 key2 key3"),
     row("bitfield", "write denyoom movablekeys", "key operation", "key1 GET u8 0 INCRBY i5 3 1"),
     row("bitfield_ro", "readonly fast", "key get", "key1 GET u8 0 GET i64 #1"),
+    row("hset", "write denyoom fast", "key data", "key3 f v g w"),
+    row("hmset", "write denyoom fast", "key data", "key3 f v g w"),
+    row("hsetnx", "write denyoom fast", "key field value", "key3 f v"),
+    row("hget", "readonly fast", "key field", "key3 f"),
+    row("hmget", "readonly fast", "key field", "key3 f g"),
+    row("hdel", "write fast", "key field", "key3 f g"),
+    row("hexists", "readonly fast", "key field", "key3 f"),
+    row("hlen", "readonly fast", "key", "key3"),
+    row("hstrlen", "readonly fast", "key field", "key3 f"),
+    row("hkeys", "readonly", "key", "key3"),
+    row("hvals", "readonly", "key", "key3"),
+    row("hgetall", "readonly", "key", "key3"),
+    row("hincrby", "write denyoom fast", "key field increment", "key3 f 5"),
+    row("hincrbyfloat", "write denyoom fast", "key field increment", "key3 f 0.5"),
+    row("hrandfield", "readonly", "key options", "key3 -2 WITHVALUES"),
+    row("hscan", "readonly", "key cursor pattern count novalues", "key3 0 MATCH x*"),
+    row("hgetdel", "write fast", "key fields", "key3 FIELDS 2 f g"),
     row("hexpire", "write fast", "key seconds condition fields", "key3 10 NX FIELDS 1 f"),
     row("hpexpire", "write fast", "key milliseconds condition fields", "key3 10000 FIELDS 1 f"),
     row(
@@ -144,7 +161,7 @@ pub const ROWS: [Row; 82] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-const OWN: [&str; 24] = [
+const OWN: [&str; 25] = [
     "hexpire",
     "hpexpire",
     "hexpireat",
@@ -156,6 +173,7 @@ const OWN: [&str; 24] = [
     "hpexpiretime",
     "hgetex",
     "hsetex",
+    "hgetdel",
     "populate",
     "import",
     "export",

@@ -132,6 +132,11 @@ const EVERY_COMMAND: &[&[&str]] = &[
         "DEL l",
     ],
     &["SET k 1", "MOVE k 3", "SET k 2", "DEL k", "SELECT 3", "DEL k"],
+    &["HSET h a 1 b 2", "HSET h a 1", "HMSET h c 3", "HSETNX h a 2", "HSETNX h d 4", "HGETALL h"],
+    &["HINCRBY h n 1", "HINCRBY h n 0", "HINCRBYFLOAT h f 1.5", "HDEL h nosuch", "HDEL h a b c"],
+    &["HDEL h d n f nosuch", "HSET h a 1", "HDEL h a a", "HDEL h a", "HSET h a 1", "SET h text"],
+    &["DEL h", "HSET h a 1", "RENAME h i", "COPY i h", "MOVE i 3", "EXPIRE h 100", "DEL h"],
+    &["SELECT 3", "DEL i"],
 ];
 
 /// Times in the past.

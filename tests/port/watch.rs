@@ -35,8 +35,14 @@ fn survives(
     }
 }
 
-const SET_UP: [&str; 5] =
-    ["MSET k 1 a 1 b 1", "SET t 1 EX 1000", "SELECT 1", "MSET k other a other", "SELECT 0"];
+const SET_UP: [&str; 6] = [
+    "MSET k 1 a 1 b 1",
+    "SET t 1 EX 1000",
+    "HSET h f 1",
+    "SELECT 1",
+    "MSET k other a other",
+    "SELECT 0",
+];
 
 #[test]
 fn every_kind_of_change_is_seen() {
@@ -58,6 +64,16 @@ fn every_kind_of_change_is_seen() {
         ("k", &["RENAME k z"]),
         ("z", &["RENAME k z"]),
         ("z", &["COPY k z"]),
+        ("h", &["HSET h f 1"]),
+        ("h", &["HSET h f 2"]),
+        ("h", &["HSET h f 2 g 3"]),
+        ("h", &["HINCRBY h f 0"]),
+        ("h", &["HINCRBYFLOAT h f 1"]),
+        ("h", &["HSETNX h g 1"]),
+        ("h", &["HDEL h f"]),
+        ("h", &["HGETDEL h FIELDS 2 g f"]),
+        ("new", &["HSET new f 1"]),
+        ("h", &["SET h 1"]),
         ("z", &["SELECT 1", "COPY k z DB 0"]),
         ("k", &["MOVE b 2", "MOVE k 2"]),
         ("k", &["FLUSHDB"]),
