@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
     get, increx, item, journal, key, keyspace_digest, lcs, object, populate, pubsub, range, rename,
-    scripting, set, string,
+    scripting, set, slow_log, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -36,6 +36,7 @@ macro_rules! rows_of_host {
             journal::JOURNAL
             all_keys::COUNTKEYSINSLOT
             journal::UNSUPPORTED journal::LISTEN
+            slow_log::SLOWLOG
         }
     };
 }

@@ -27,8 +27,10 @@ const TAGS: &str = "-needs:repl -needs:debug";
 
 /// Commands that stay the server's own: those that empty or swap databases act on both
 /// keyspaces.
-const KEPT: [&str; 9] =
-    ["flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export"];
+const KEPT: [&str; 10] = [
+    "flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export",
+    "slowlog",
+];
 
 const UNITS: [&str; 7] = [
     "unit/type/string",
