@@ -9,6 +9,7 @@ use super::{
     OneKey, Reply, Run,
 };
 use super::{arg, payload, tips, word};
+use crate::limits::LISTPACK_TEXT_BYTES;
 use crate::store::{Fields, SharedValue, Type, UnixMs, Value};
 
 pub(super) static DUMP: Command = Command {
@@ -77,12 +78,12 @@ pub fn dump_as_valkey() {
 /// The payload of a hash, as the host's DUMP writes it.
 pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
     let (count, least_due) = (fields.len(), fields.iter().filter_map(|it| it.expire_at).min());
+    // Hosts write longer ones in different ways.
+    let longest = limits.listpack_value.min(LISTPACK_TEXT_BYTES);
     let form = match least_due {
         Some(_) if IS_VALKEY.load(Ordering::Relaxed) => WrittenHash::ValkeyDueTable(count),
         Some(at) => WrittenHash::RedisDueTable { fields: count, least_due: at.max(0) },
-        None if fields.is_above(limits.listpack_entries, limits.listpack_value) => {
-            WrittenHash::Table(count)
-        }
+        None if fields.is_above(limits.listpack_entries, longest) => WrittenHash::Table(count),
         None => WrittenHash::Listpack,
     };
     let mut writer = HashWriter::new(form);

@@ -83,7 +83,7 @@ errors! {
     /// RESTORE's payload holds a value of a type that midi does not have.
     NotAString =>
         "ERR the DUMP payload is of another type; midi holds strings and hashes",
-    /// OBJECT or MEMORY has no such subcommand.
+    /// OBJECT, MEMORY or SLOWLOG has no such subcommand.
     UnknownSubcommand => unknown_subcommand(name, args),
     /// A subcommand of OBJECT or MEMORY about the host's own memory. Under its standard name it is
     /// the host's command.
@@ -97,6 +97,12 @@ errors! {
     SubcommandArity => {
         let subcommand = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
         format!("ERR wrong number of arguments for '{name}|{subcommand}' command")
+    },
+    /// Too many arguments for a subcommand that takes an optional one.
+    SubcommandSyntax => {
+        let hint = format!("'. Try {} HELP.", name.to_uppercase());
+        let problem = "ERR unknown subcommand or wrong number of arguments for '";
+        error_about(problem, shown(args.get(1)), &hint)
     },
     /// OBJECT FREQ: nothing counts how often keys are used.
     FrequencyNotTracked =>
@@ -128,6 +134,8 @@ errors! {
     /// `midi.max-queued-commands` commands are already waiting for a shard.
     TooManyQueued(limit: usize) =>
         format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})"),
+    /// SLOWLOG GET of a number that is none, or too small.
+    SlowLogCount => "ERR count should be greater than or equal to -1",
     /// MIDI.JOBS CANCEL of a job that does not exist.
     NoSuchJob => "ERR no such job",
     /// The job was cancelled by MIDI.JOBS CANCEL.

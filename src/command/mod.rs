@@ -46,6 +46,7 @@ mod row;
 mod scripting;
 mod set;
 pub mod slot;
+mod slow_log;
 mod spec;
 mod string;
 mod table;
@@ -82,6 +83,7 @@ pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
 pub use row::{
     Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, LooksUp, OtherDbs, Walk, WalkStep,
 };
+pub use slow_log::{SlowLogQuestion, slow_log_help};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;

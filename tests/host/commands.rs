@@ -23,7 +23,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-pub const ROWS: [Row; 99] = [
+pub const ROWS: [Row; 100] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -73,6 +73,7 @@ pub const ROWS: [Row; 99] = [
     row("import", "write denyoom", "pattern count replace move slot", "x* COUNT 1 REPLACE"),
     row("export", "write denyoom", "pattern count replace move slot", "x* COUNT 1"),
     row("jobs", "admin", "id", "CANCEL 1"),
+    row("slowlog", "admin", "subcommand count", "GET 5"),
     row("info", "", "section", "memory"),
     row("help", "", "", ""),
     row("incr", "write denyoom fast", "key", "key1"),
@@ -190,7 +191,7 @@ const OWN: [&str; 25] = [
 ];
 
 /// Single commands where the host has one for every subcommand.
-const CONTAINERS: [&str; 2] = ["object", "memory"];
+const CONTAINERS: [&str; 3] = ["object", "memory", "slowlog"];
 
 /// The commands that the host also has in the same form.
 pub fn twins() -> impl Iterator<Item = &'static Row> {
@@ -261,7 +262,7 @@ fn settled(row: &Row, reply: Value) -> Value {
         }
         ("randomkey", Value::Bulk(_)) => Value::bulk("any"),
         // An earlier row's FLUSHALL may still be freeing memory.
-        ("jobs", Value::Array(_)) => Value::bulk("any"),
+        ("jobs" | "slowlog", Value::Array(_)) => Value::bulk("any"),
         ("info", Value::Bulk(_) | Value::Verbatim(_)) => Value::bulk("any"),
         (_, reply) => reply,
     }
@@ -270,9 +271,9 @@ fn settled(row: &Row, reply: Value) -> Value {
 /// An error whose command name has no prefix.
 fn unprefixed(reply: Value) -> Value {
     match reply {
-        Value::Error(text) => {
-            Value::error(&String::from_utf8_lossy(&text).replacen("'midi.", "'", 1))
-        }
+        Value::Error(text) => Value::error(
+            &String::from_utf8_lossy(&text).replacen("'midi.", "'", 1).replacen("MIDI.", "", 1),
+        ),
         other => other,
     }
 }

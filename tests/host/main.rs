@@ -85,6 +85,7 @@ mod save_points;
 mod scan;
 mod set_family;
 mod settings;
+mod slow_log;
 mod snapshots;
 mod storms;
 mod strings;
