@@ -4,6 +4,7 @@
 #![allow(dead_code)] // Every target has its own part of this.
 
 pub mod glob;
+pub mod hash_payload;
 pub mod memcached;
 pub mod payload;
 pub mod pushed;

@@ -120,6 +120,8 @@ pub enum DoorCommand {
     Export,
     /// Lists and cancels long commands.
     Jobs,
+    /// The slow log.
+    SlowLog,
     /// The sections of INFO about midi.
     Info,
     /// A line of help for each command.

@@ -158,16 +158,21 @@ pub(super) static SWAPDB: Command = Command {
 
 pub(super) static IMPORT: Command = Command {
     twins: &["restore"],
-    walk: Some(&Walk { keys: matching, argument: 1, steps: import_steps }),
+    walk: Some(&Walk {
+        keys: matching,
+        argument: 1,
+        steps: import_steps,
+        hash_steps: import_hash_steps,
+    }),
     ..row(
         "import",
         -2,
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Copies the host's string keys of the database into midi, or moves them, with \
-                      their expiry. Returns how many were copied, skipped because present, and \
-                      skipped because not strings.",
+            summary: "Copies the host's strings and hashes of the database into midi, or moves them, \
+                      with their expiry. Returns how many were copied, skipped because present, \
+                      and skipped because of another type.",
             complexity: "O(N), N being the number of the host's keys in the database",
             args: COPY,
         },
@@ -177,7 +182,12 @@ pub(super) static IMPORT: Command = Command {
 
 pub(super) static EXPORT: Command = Command {
     twins: &["restore"],
-    walk: Some(&Walk { keys: matching, argument: 1, steps: export_steps }),
+    walk: Some(&Walk {
+        keys: matching,
+        argument: 1,
+        steps: export_steps,
+        hash_steps: export_hash_steps,
+    }),
     ..row(
         "export",
         -2,
@@ -186,7 +196,7 @@ pub(super) static EXPORT: Command = Command {
         Docs {
             summary: "Copies midi's keys of the database to the host, or moves them, with their \
                       expiry. Returns how many were copied, skipped because present, and skipped \
-                      because not strings.",
+                      because of another type.",
             complexity: "O(N), N being the number of midi's keys in the database",
             args: COPY,
         },
@@ -270,6 +280,26 @@ fn export_steps(args: &Args<'_>) -> &'static [WalkStep] {
     const STEPS: &[WalkStep] = &[
         WalkStep { command: "midi.get", access: Access::Read },
         WalkStep { command: "set", access: Access::Overwrite },
+        WalkStep { command: "midi.del", access: Access::Remove },
+    ];
+    if moves(args) { STEPS } else { &STEPS[..2] }
+}
+
+/// IMPORT's steps at each hash. The last one is MOVE's.
+fn import_hash_steps(args: &Args<'_>) -> &'static [WalkStep] {
+    const STEPS: &[WalkStep] = &[
+        WalkStep { command: "hgetall", access: Access::Read },
+        WalkStep { command: "midi.hset", access: Access::Overwrite },
+        WalkStep { command: "del", access: Access::Remove },
+    ];
+    if moves(args) { STEPS } else { &STEPS[..2] }
+}
+
+/// EXPORT's steps at each hash. The last one is MOVE's.
+fn export_hash_steps(args: &Args<'_>) -> &'static [WalkStep] {
+    const STEPS: &[WalkStep] = &[
+        WalkStep { command: "midi.hgetall", access: Access::Read },
+        WalkStep { command: "hset", access: Access::Overwrite },
         WalkStep { command: "midi.del", access: Access::Remove },
     ];
     if moves(args) { STEPS } else { &STEPS[..2] }

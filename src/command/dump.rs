@@ -1,11 +1,16 @@
-//! DUMP and RESTORE, after Redis's cluster.c. `payload.rs` describes the payload.
+//! DUMP and RESTORE, after Redis's cluster.c. `payload/` has the payloads.
 
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::payload::{HashWriter, PackedHash, PayloadField, Restored, WrittenHash, read_payload};
 use super::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, LoggedAs, OneKey,
-    Reply, Run,
+    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
+    OneKey, Reply, Run,
 };
 use super::{arg, payload, tips, word};
-use crate::store::{SharedValue, Value};
+use crate::limits::LISTPACK_TEXT_BYTES;
+use crate::store::{Fields, SharedValue, Type, UnixMs, Value};
 
 pub(super) static DUMP: Command = Command {
     name: "dump",
@@ -29,7 +34,7 @@ pub(super) static RESTORE: Command = Command {
     categories: "keyspace write slow dangerous",
     docs: Docs {
         summary: "Creates a key from what DUMP returned, midi's or that of a host up to Redis 8 \
-                  and Valkey 9. Only strings are accepted. IDLETIME and FREQ are dropped.",
+                  and Valkey 9. Strings and hashes are accepted. IDLETIME and FREQ are dropped.",
         complexity: "O(N), N being the length of the value",
         args: &[
             arg("key", ArgKind::Key),
@@ -47,15 +52,54 @@ pub(super) static RESTORE: Command = Command {
 };
 
 fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    match cx.string()? {
-        None => reply.null(),
-        Some(value) => {
-            // Checked before the work, because packing takes longer than replying.
-            cx.limits.reply(value.len())?;
-            reply.bulk(&payload::of(value.bytes()));
-        }
+    let Some(entry) = cx.key.read() else {
+        reply.null();
+        return Ok(());
+    };
+    // Checked before the work, because packing takes longer than replying.
+    cx.limits.reply(entry.weight())?;
+    if entry.value_type() == Type::Hash {
+        reply.bulk(&payload_of_hash(Fields::of(entry)?, cx.limits));
+    } else {
+        reply.bulk(&payload::of(entry.string()?.bytes()));
     }
     Ok(())
+}
+
+/// Whether the host is Valkey, which has another form of a hash with fields that expire.
+static IS_VALKEY: AtomicBool = AtomicBool::new(false);
+
+/// Hashes with fields that expire are written as Valkey writes them. To be called before commands
+/// run.
+pub fn dump_as_valkey() {
+    IS_VALKEY.store(true, Ordering::Relaxed);
+}
+
+/// The payload of a hash, as the host's DUMP writes it.
+pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
+    let (count, least_due) = (fields.len(), fields.iter().filter_map(|it| it.expire_at).min());
+    // Hosts write longer ones in different ways.
+    let longest = limits.listpack_value.min(LISTPACK_TEXT_BYTES);
+    let form = match least_due {
+        Some(_) if IS_VALKEY.load(Ordering::Relaxed) => WrittenHash::ValkeyDueTable(count),
+        Some(at) => WrittenHash::RedisDueTable { fields: count, least_due: at.max(0) },
+        None if fields.is_above(limits.listpack_entries, longest) => WrittenHash::Table(count),
+        None => WrittenHash::Listpack,
+    };
+    let mut writer = HashWriter::new(form);
+    fields.iter().for_each(|it| writer.add(it.name, it.value, it.expire_at));
+    writer.finish()
+}
+
+/// The hash in a payload.
+///
+/// # Errors
+/// It holds another value, or none.
+pub fn unpacked_hash<'a>(payload: &'a [u8], limits: &Limits) -> Result<PackedHash<'a>, Error> {
+    match read_payload(payload, limits)? {
+        Restored::Hash(hash) => Ok(hash),
+        Restored::String(_) => Err(Error::BadData),
+    }
 }
 
 fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -71,7 +115,12 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.limits.key(cx.key.name())?;
     // Checking and unpacking a large payload is for a worker, like a large reply.
     cx.limits.reply(payload.len())?;
-    let value = payload::value(payload, cx.limits)?;
+    let restored = read_payload(payload, cx.limits)?;
+    // All of it is checked before the key changes.
+    let fields = match &restored {
+        Restored::Hash(hash) => hash.fields(cx.limits)?,
+        Restored::String(_) => Vec::new(),
+    };
 
     let base = if options.absolute { 0 } else { cx.now().ms() };
     let expire_at = (ttl > 0).then(|| base.saturating_add(ttl));
@@ -80,18 +129,41 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.ok();
         return Ok(());
     }
-    let large = value.len() >= cx.limits.keep_bytes;
-    let shared;
-    let value = if large {
-        shared = SharedValue::new(value.into_owned());
-        Value::Shared(&shared)
-    } else {
-        Value::Inline(&value)
-    };
-    cx.key.set(value, expire_at);
+    match restored {
+        Restored::String(value) => {
+            with_kept(Cow::from(value), cx.limits, |value| cx.key.set(value, expire_at));
+        }
+        Restored::Hash(_) => restore_hash(cx, &fields, expire_at)?,
+    }
     cx.tell(Event::RESTORE);
     reply.ok();
     Ok(())
+}
+
+fn restore_hash(
+    cx: &mut OneKey<'_>,
+    fields: &[PayloadField<'_>],
+    expire_at: Option<UnixMs>,
+) -> Result<(), Error> {
+    cx.key.remove();
+    for field in fields {
+        let value = Cow::Borrowed(field.value.bytes());
+        with_kept(value, cx.limits, |value| {
+            cx.key.set_field(field.field.bytes(), value, field.expire_at)
+        })?;
+    }
+    if expire_at.is_some() {
+        cx.key.expire_at(expire_at);
+    }
+    Ok(())
+}
+
+/// Lends a value; a large one in a buffer of its own.
+fn with_kept<R>(value: Cow<'_, [u8]>, limits: &Limits, lend: impl FnOnce(Value<'_>) -> R) -> R {
+    if value.len() < limits.keep_bytes {
+        return lend(Value::Inline(&value));
+    }
+    lend(Value::Shared(&SharedValue::new(value.into_owned())))
 }
 
 /// RESTORE's options.

@@ -80,9 +80,10 @@ errors! {
     WrongPayload => "ERR DUMP payload version or checksum are wrong",
     /// RESTORE's payload holds no value.
     BadData => "ERR Bad data format",
-    /// RESTORE's payload holds a value that is not a string.
-    NotAString => "ERR the DUMP payload is not of a string; midi holds strings only",
-    /// OBJECT or MEMORY has no such subcommand.
+    /// RESTORE's payload holds a value of a type that midi does not have.
+    NotAString =>
+        "ERR the DUMP payload is of another type; midi holds strings and hashes",
+    /// OBJECT, MEMORY or SLOWLOG has no such subcommand.
     UnknownSubcommand => unknown_subcommand(name, args),
     /// A subcommand of OBJECT or MEMORY about the host's own memory. Under its standard name it is
     /// the host's command.
@@ -96,6 +97,12 @@ errors! {
     SubcommandArity => {
         let subcommand = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
         format!("ERR wrong number of arguments for '{name}|{subcommand}' command")
+    },
+    /// Too many arguments for a subcommand that takes an optional one.
+    SubcommandSyntax => {
+        let hint = format!("'. Try {} HELP.", name.to_uppercase());
+        let problem = "ERR unknown subcommand or wrong number of arguments for '";
+        error_about(problem, shown(args.get(1)), &hint)
     },
     /// OBJECT FREQ: nothing counts how often keys are used.
     FrequencyNotTracked =>
@@ -127,6 +134,8 @@ errors! {
     /// `midi.max-queued-commands` commands are already waiting for a shard.
     TooManyQueued(limit: usize) =>
         format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})"),
+    /// SLOWLOG GET of a number that is none, or too small.
+    SlowLogCount => "ERR count should be greater than or equal to -1",
     /// MIDI.JOBS CANCEL of a job that does not exist.
     NoSuchJob => "ERR no such job",
     /// The job was cancelled by MIDI.JOBS CANCEL.
@@ -229,12 +238,39 @@ errors! {
     FieldNotAFloat => "ERR hash value is not a float",
     /// HINCRBYFLOAT with an infinite increment.
     InfiniteFieldIncrement => "ERR value is NaN or Infinity",
-    /// HGETDEL without the word FIELDS.
+    /// HTTL and its like without the word FIELDS.
     NoFieldsWord => "ERR Mandatory argument FIELDS is missing or not at the right position",
-    /// HGETDEL of no fields.
+    /// HTTL and its like of no fields.
     BadNumberOfFields => "ERR Number of fields must be a positive integer",
-    /// HGETDEL with another number of fields than it says.
+    /// HTTL and its like with another number of fields than they say.
     NumberOfFieldsDiffers => "ERR The `numfields` parameter must match the number of arguments",
+    /// A time below 0 as a field's expiry.
+    NegativeFieldExpiry => "ERR invalid expire time, must be >= 0",
+    /// A number of fields that HEXPIRE and its like do not take.
+    NoFieldsToExpire => "ERR Parameter `numFields` should be greater than 0",
+    /// A number of fields that HGETEX and HSETEX do not take.
+    InvalidNumberOfFields => "ERR invalid number of fields",
+    /// Fewer fields than there should be, in a command whose options may follow them.
+    TooFewFields => "ERR wrong number of arguments",
+    /// HEXPIRE with FIELDS and too little behind it.
+    NothingBehindFields => "ERR FIELDS requires at least numfields and one field argument",
+    /// The word FIELDS twice.
+    FieldsTwice => "ERR FIELDS keyword specified multiple times",
+    /// HEXPIRE or HGETEX without the word FIELDS.
+    MissingFields => "ERR missing FIELDS argument",
+    /// The argument at this place is no option of the command.
+    UnknownArgument(at: usize) => error_about("ERR unknown argument: ", args.get(at), ""),
+    /// An option that only a similar command has.
+    OptionOfAnother => "ERR unknown argument",
+    /// HEXPIRE with several of NX, XX, GT and LT.
+    SeveralConditions => "ERR Multiple condition flags specified",
+    /// HSETEX with both of FXX and FNX, or one of them twice.
+    FxxAndFnx => "ERR Only one of FXX or FNX arguments can be specified",
+    /// HGETEX or HSETEX with two expiries; the word is the last one that it may have.
+    SeveralExpiries(word: &'static str) =>
+        format!("ERR Only one of EX, PX, EXAT, PXAT or {word} arguments can be specified"),
+    /// EX or one of its like at the end.
+    MissingExpireTime => "ERR missing expire time",
     /// HRANDFIELD with the smallest 64-bit integer.
     BeyondLong => format!(
         "ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX

@@ -359,6 +359,9 @@ fn count(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// Reads a number as C's strtoull does, but for what memcached refuses: it ends with the text or at
 /// a blank, and is not negative.
 pub fn unsigned_64(text: &[u8]) -> Option<u64> {
+    if let Some(number) = few_digits(text) {
+        return Some(number.into());
+    }
     let (is_negative, digits) = sign_and_digits(text)?;
     let number: u64 = digits.parse().ok()?;
     let number = if is_negative { number.wrapping_neg() } else { number };
@@ -372,11 +375,32 @@ pub fn unsigned_32(text: &[u8]) -> Option<u32> {
 
 /// Reads a number of 32 bits with a sign as memcached does: higher bits are cut off.
 pub fn signed_32(text: &[u8]) -> Option<i32> {
+    if let Some(number) = few_digits(text) {
+        return Some(number as i32);
+    }
     let (is_negative, digits) = sign_and_digits(text)?;
     let number: i64 = digits.parse().ok()?;
     Some(if is_negative { number.wrapping_neg() } else { number } as i32)
 }
 
+/// A number of one to nine digits, as nearly all are; `None` if the text is something else.
+#[inline]
+fn few_digits(text: &[u8]) -> Option<u32> {
+    if text.is_empty() || text.len() > 9 {
+        return None;
+    }
+    let mut number = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u32::from(digit);
+    }
+    Some(number)
+}
+
+#[cold]
 fn sign_and_digits(text: &[u8]) -> Option<(bool, &str)> {
     let text = text.trim_ascii_start();
     let (is_negative, text) = match text {
@@ -438,6 +462,11 @@ mod tests {
             (b"18446744073709551615", Some(u64::MAX)),
             (b"18446744073709551616", None),
             (b"007", Some(7)),
+            (b"999999999", Some(999_999_999)),
+            (b"1000000000", Some(1_000_000_000)),
+            (b"00000000000000000000012", Some(12)),
+            (b"7/", None),
+            (b"7:", None),
             (b"7  ", Some(7)),
             (b"7 x", Some(7)),
             (b" +7", Some(7)),
@@ -450,6 +479,10 @@ mod tests {
             assert_eq!(unsigned_64(value), number, "{}", value.escape_ascii());
         }
         assert_eq!(unsigned_32(b"4294967297"), Some(1));
+        assert_eq!(
+            (signed_32(b"999999999"), signed_32(b"2147483648")),
+            (Some(999_999_999), Some(i32::MIN))
+        );
         assert_eq!(
             (signed_32(b"-1"), signed_32(b"+12"), signed_32(b"x")),
             (Some(-1), Some(12), None)

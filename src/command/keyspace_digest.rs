@@ -20,7 +20,7 @@ pub(super) static KEYSPACEDIGEST: Command = Command {
     tips: &[tips::ALL_SHARDS, tips::SPECIAL_RESPONSE],
     long: Long::Always,
     other_dbs: OtherDbs::All,
-    walk: Some(&Walk { keys: every_key, argument: 0, steps: |_| READ }),
+    walk: Some(&Walk { keys: every_key, argument: 0, steps: |_| READ, hash_steps: |_| READ }),
     docs: docs("Returns a digest of all keys, values and expiries: the same for equal data.")
         .costs("O(N), N being the number of keys plus the bytes of their values")
         .takes(&[arg("db", ArgKind::Integer).optional()]),

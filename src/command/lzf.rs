@@ -66,36 +66,63 @@ fn copy_back(text: &mut Vec<u8>, distance: usize, len: usize) -> Option<()> {
     Some(())
 }
 
-/// Packs a text; `None` if that saves too little.
-pub(super) fn pack(text: &[u8]) -> Option<Vec<u8>> {
-    let room = text.len().checked_sub(LEAST_SAVED).filter(|&room| room > 0)?;
-    let mut packed = Packed { bytes: Vec::with_capacity(room), room, literals: 0 };
-    // Position 0 means none: Redis's packer does not refer to the first byte either.
-    let mut places = vec![0_u32; SLOTS];
-    packed.bytes.push(0);
-    let mut at = 0;
-    while at + 2 < text.len() {
-        let place = &mut places[slot(text, at)];
-        let earlier = std::mem::replace(place, at as u32) as usize;
-        match match_len(text, earlier, at) {
-            Some(len) => {
-                packed.reference(at - earlier, len)?;
-                at += len;
-                if at + 2 >= text.len() {
-                    break;
+/// Packs texts, each on its own, with one table of remembered positions. To clear that for each
+/// text would take longer than to pack a short one.
+#[derive(Debug, Default)]
+pub(super) struct Packer {
+    /// Counted from `base`. What is not above that is of an earlier text, or none.
+    places: Vec<u32>,
+    base: u32,
+}
+
+impl Packer {
+    /// Packs a text; `None` if that saves too little, or if the text has 4 GiB or more.
+    pub(super) fn pack(&mut self, text: &[u8]) -> Option<Vec<u8>> {
+        let len = u32::try_from(text.len()).ok()?;
+        if self.places.is_empty() || self.base.checked_add(len).is_none() {
+            self.places = vec![0; SLOTS];
+            self.base = 0;
+        }
+        let packed = self.packed(text);
+        self.base += len;
+        packed
+    }
+
+    fn packed(&mut self, text: &[u8]) -> Option<Vec<u8>> {
+        let room = text.len().checked_sub(LEAST_SAVED).filter(|&room| room > 0)?;
+        let mut packed = Packed { bytes: Vec::with_capacity(room), room, literals: 0 };
+        packed.bytes.push(0);
+        let mut at = 0;
+        while at + 2 < text.len() {
+            let earlier = self.remember(text, at);
+            match match_len(text, earlier, at) {
+                Some(len) => {
+                    packed.reference(at - earlier, len)?;
+                    at += len;
+                    if at + 2 >= text.len() {
+                        break;
+                    }
+                    // Of the positions within the match, only the last two are remembered.
+                    for place in [at - 2, at - 1] {
+                        self.remember(text, place);
+                    }
                 }
-                // Of the positions within the match, only the last two are remembered.
-                for place in [at - 2, at - 1] {
-                    places[slot(text, place)] = place as u32;
+                None => {
+                    packed.literal(text[at])?;
+                    at += 1;
                 }
-            }
-            None => {
-                packed.literal(text[at])?;
-                at += 1;
             }
         }
+        packed.end(&text[at..])
     }
-    packed.end(&text[at..])
+
+    /// Remembers a position, and returns that of the same three bytes before it. Position 0 means
+    /// none: Redis's packer does not refer to the first byte either.
+    fn remember(&mut self, text: &[u8], at: usize) -> usize {
+        let place = &mut self.places[slot(text, at)];
+        let earlier = std::mem::replace(place, self.base + at as u32);
+        earlier.saturating_sub(self.base) as usize
+    }
 }
 
 /// The slot of the table for the three bytes at `at`.
@@ -186,6 +213,10 @@ mod tests {
 
     use super::*;
 
+    fn pack(text: &[u8]) -> Option<Vec<u8>> {
+        Packer::default().pack(text)
+    }
+
     #[test]
     fn known_bytes() {
         // The first was made by Redis 7.0.15.
@@ -235,7 +266,25 @@ mod tests {
         proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
     }
 
+    #[test]
+    fn no_text_depends_on_another() {
+        let mut packer = Packer { base: u32::MAX - 100, ..Packer::default() };
+        packer.places = vec![0; SLOTS];
+        for text in [[b'a'; 60], [b'a'; 60], [b'b'; 60], [b'a'; 60]] {
+            assert_eq!(packer.pack(&text), pack(&text));
+        }
+        assert_eq!(packer.base, 180);
+    }
+
     proptest! {
+        #[test]
+        fn packers_clear_what_they_remember(texts in proptest::collection::vec(text(), 1..4)) {
+            let mut packer = Packer::default();
+            for text in texts {
+                prop_assert_eq!(packer.pack(&text), pack(&text));
+            }
+        }
+
         #[test]
         fn packed_texts_come_back(text in text()) {
             if let Some(packed) = pack(&text) {

@@ -46,6 +46,7 @@ mod row;
 mod scripting;
 mod set;
 pub mod slot;
+mod slow_log;
 mod spec;
 mod string;
 mod table;
@@ -57,6 +58,7 @@ pub use action::{
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
+pub use dump::{dump_as_valkey, payload_of_hash, unpacked_hash};
 pub use error::{Error, IncrexNumber};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;
@@ -68,6 +70,10 @@ pub use item::{
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};
+pub use payload::{
+    HashWriter, NumberText, PackedHash, PayloadField, PayloadText, Restored, WrittenHash,
+    read_payload,
+};
 pub use populate::PopulateArgs;
 pub use pubsub::NamedChannels;
 pub use pushed::{HostPush, NotPushed, read_pushed};
@@ -77,6 +83,7 @@ pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
 pub use row::{
     Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, LooksUp, OtherDbs, Walk, WalkStep,
 };
+pub use slow_log::{SlowLogQuestion, slow_log_help};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;

@@ -104,7 +104,7 @@ const SHARED_REFERENCES: i64 = i32::MAX as i64;
 fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let which = OF_OBJECT.find(&cx.args)?;
     if which == "help" {
-        help(&cx.args, OBJECT_HELP, reply);
+        say_help(&cx.args, OBJECT_HELP, reply);
         return Ok(());
     }
     let Some(entry) = cx.key.read() else {
@@ -130,7 +130,7 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if OF_MEMORY.find(&cx.args)? == "help" {
-        help(&cx.args, MEMORY_HELP, reply);
+        say_help(&cx.args, MEMORY_HELP, reply);
         return Ok(());
     }
     check_samples(&cx.args)?;
@@ -142,7 +142,7 @@ fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 /// Replies with the help lines, under a heading.
-fn help(args: &Args<'_>, lines: &[&str], reply: &mut dyn Reply) {
+pub(super) fn say_help(args: &Args<'_>, lines: &[&str], reply: &mut dyn Reply) {
     let name = String::from_utf8_lossy(args.get(0)).to_uppercase();
     reply.array(lines.len() + 1);
     reply.bulk(format!("{name} <subcommand> [<arg> ...]. Subcommands:").as_bytes());

@@ -12,7 +12,7 @@ const SET: &[WalkStep] = &[WalkStep { command: "midi.set", access: Access::Overw
 
 pub(super) static POPULATE: Command = Command {
     twins: &["restore"],
-    walk: Some(&Walk { keys: populated, argument: 2, steps: |_| SET }),
+    walk: Some(&Walk { keys: populated, argument: 2, steps: |_| SET, hash_steps: |_| SET }),
     long: Long::Always,
     ..row(
         "populate",

@@ -16,7 +16,7 @@ const OF_HOST: usize = OF_SUBCOMMANDS + SUBCOMMANDS;
 const SUBCOMMANDS: usize = count_subcommands();
 
 /// The host's commands that touch the host's keys as IMPORT and EXPORT do.
-const HOST_COMMANDS: [&str; 3] = ["get", "set", "del"];
+const HOST_COMMANDS: [&str; 5] = ["get", "set", "del", "hgetall", "hset"];
 
 const fn count_subcommands() -> usize {
     let (mut count, mut row) = (0, 0);
@@ -98,6 +98,7 @@ impl WalkStep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Walk;
 
     #[test]
     fn every_question_has_its_number() {
@@ -114,7 +115,8 @@ mod tests {
             let unknown = question(row, &Args::new(&[b"x", b"nosuch"]));
             assert_eq!(unknown, own.is_empty().then_some(row));
             let args = Args::new(&[b"x", b"p", b"MOVE"]);
-            for step in command.walk.iter().flat_map(|walk| (walk.steps)(&args)) {
+            let steps = |walk: &&'static Walk| [(walk.steps)(&args), (walk.hash_steps)(&args)];
+            for step in command.walk.iter().flat_map(steps).flatten() {
                 let known = match all[step.question()] {
                     Question::Row(row) => format!("{PREFIX}{}", COMMANDS[row].name),
                     Question::OfHost(name) => name.to_owned(),

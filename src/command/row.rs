@@ -266,6 +266,9 @@ pub struct Walk {
     pub argument: usize,
     /// Its steps at each of them.
     pub steps: fn(&Args<'_>) -> &'static [WalkStep],
+    /// Its steps at each that is a hash, instead. A user who may not take them can begin the walk,
+    /// which ends at the first hash.
+    pub hash_steps: fn(&Args<'_>) -> &'static [WalkStep],
 }
 
 /// A step of a walk at a key: as much as the command whose rights it needs.

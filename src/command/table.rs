@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
     get, hash, increx, item, journal, key, keyspace_digest, lcs, object, populate, pubsub, range,
-    rename, scripting, set, string,
+    rename, scripting, set, slow_log, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -39,6 +39,10 @@ macro_rules! rows_of_host {
             hash::HSET hash::HMSET hash::HSETNX hash::HGET hash::HMGET hash::HDEL hash::HGETDEL
             hash::HEXISTS hash::HLEN hash::HSTRLEN hash::HKEYS hash::HVALS hash::HGETALL
             hash::HINCRBY hash::HINCRBYFLOAT hash::HRANDFIELD hash::HSCAN
+            hash::HEXPIRE hash::HPEXPIRE hash::HEXPIREAT hash::HPEXPIREAT hash::HPERSIST
+            hash::HTTL hash::HPTTL hash::HEXPIRETIME hash::HPEXPIRETIME
+            hash::HGETEX hash::HSETEX
+            slow_log::SLOWLOG
         }
     };
 }

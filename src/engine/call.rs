@@ -89,7 +89,7 @@ pub(super) struct KeptCall {
     pub(super) sees_passed: bool,
     /// Whether its client's commands are no use of their keys.
     pub(super) is_silent: bool,
-    prefix: &'static str,
+    pub(super) prefix: &'static str,
 }
 
 impl KeptCall {

@@ -36,6 +36,7 @@ mod replica_wait;
 mod request;
 mod shards;
 mod slot;
+mod slow_log;
 #[cfg(test)]
 mod testing;
 mod times;
@@ -67,6 +68,7 @@ pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use shards::{AllHeld, HeldShard, Shard, Shards, Standstill};
 pub use slot::ThreadSlot;
+pub use slow_log::{Called, CalledFrom, SlowCall, SlowLog, may_be_slow};
 pub use users::{
     Commands, DEFAULT_USER, Databases, Denied, KeyRule, PasswordSum, Refusal, RefusalReason, Rules,
     User, Users,
@@ -87,6 +89,8 @@ pub struct Engine {
     pub ledger: Ledger,
     /// The running long commands.
     pub jobs: Jobs,
+    /// The last slow commands.
+    pub slow_log: SlowLog,
     /// Commands that the main thread has gathered for the workers.
     batch: Batch,
 }
@@ -108,6 +112,7 @@ impl Engine {
             pubsub: PubSub::default(),
             ledger: Ledger::new(Shards::new(context)),
             jobs: Jobs::default(),
+            slow_log: SlowLog::default(),
             batch: Batch::default(),
         })
     }

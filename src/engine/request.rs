@@ -2,10 +2,12 @@
 //! origin.
 
 use std::any::Any;
+use std::time::Duration;
 
 use super::call::{Author, Call, KeptCall};
 use super::jobs::{JobOwner, JobReply};
 use super::slot::ThreadSlot;
+use super::slow_log::{Called, CalledFrom, LoggedWords, SlowLog};
 use crate::command::{COMMANDS, Keys, Transcript};
 use crate::sync::Locked;
 
@@ -39,6 +41,11 @@ pub trait HostClient: Any + Send {
     /// Answers it; an empty reply means that there is nothing left to write.
     fn answer(self: Box<Self>, locked: Locked<'_>, reply: Transcript);
 
+    /// The client, for the slow log.
+    fn called_from(&self, _: Locked<'_>) -> CalledFrom {
+        CalledFrom::default()
+    }
+
     /// Has it wait for a job; returns the job's owner and reply.
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>);
 }
@@ -47,6 +54,11 @@ pub trait HostClient: Any + Send {
 pub trait PortClient: Send {
     /// Whether its connection has been closed: then no command runs for it any more.
     fn is_gone(&self) -> bool;
+
+    /// The client, for the slow log.
+    fn called_from(&self) -> CalledFrom {
+        CalledFrom::default()
+    }
 
     /// Has it wait for a job; returns the job's owner and reply. On any thread.
     fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>);
@@ -61,6 +73,8 @@ pub struct Request {
     pub reply: Transcript,
     /// The position in the log that its reply must wait for; 0 for none.
     pub seen: u64,
+    /// It took this long, and is to be logged as slow: only the main thread knows its client.
+    pub(super) slow: Option<Box<(Duration, LoggedWords)>>,
     /// How often tokens were busy.
     pub(super) tries: u8,
     /// It was found to be long work.
@@ -75,6 +89,7 @@ impl Request {
             origin,
             reply: Transcript::default(),
             seen: 0,
+            slow: None,
             tries: 0,
             is_long: false,
         }
@@ -87,6 +102,21 @@ impl Request {
             && let Origin::Main(client) = &self.origin
         {
             client.write_large(&std::mem::take(&mut self.reply));
+        }
+    }
+
+    /// It has taken this long: logs it if it was slow.
+    pub(super) fn took(&mut self, time: Duration, log: &SlowLog) {
+        if !log.is_slow(time) {
+            return;
+        }
+        let words = self
+            .call
+            .args
+            .with(|args| Called::of(self.call.command, self.call.prefix, &args).words);
+        match &self.origin {
+            Origin::Main(_) => self.slow = Some(Box::new((time, words))),
+            Origin::Worker { client, .. } => log.add(time, words, client.called_from()),
         }
     }
 

@@ -8,13 +8,16 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use redis_module::raw;
+
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;
 use super::notifications;
 use super::output::{self, UpTo};
 use super::reply::{HostReply, is_resp3};
+use super::slow_log;
 use crate::command::{Reply, Transcript};
-use crate::engine::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
+use crate::engine::{Author, CalledFrom, HostClient, JobDoor, JobOwner, JobReply, Locked};
 
 /// A blocked client, and the context for replies from other threads.
 pub struct Blocked {
@@ -48,6 +51,10 @@ impl Blocked {
             if client.is_null() {
                 return None;
             }
+            // Its SLOWLOG and commandstats then have the whole wait.
+            if let Some(begin) = raw::RedisModule_BlockedClientMeasureTimeStart {
+                begin(client);
+            }
             Some(Box::new(Blocked {
                 client,
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
@@ -67,6 +74,9 @@ impl Blocked {
     unsafe fn unblock(client: *mut RawBlocked, ctx: *mut RawCtx, private: *mut Blocked) {
         // SAFETY: the caller's promise.
         unsafe {
+            if let Some(end) = raw::RedisModule_BlockedClientMeasureTimeEnd {
+                end(client);
+            }
             api!(RedisModule_FreeThreadSafeContext)(ctx);
             api!(RedisModule_UnblockClient)(client, private.cast());
         }
@@ -100,6 +110,10 @@ impl HostClient for Blocked {
         Author::Waiting(self.client_id)
     }
 
+    fn called_from(&self, locked: Locked<'_>) -> CalledFrom {
+        slow_log::called_from(locked, self.client_id)
+    }
+
     fn answer(mut self: Box<Self>, _: Locked<'_>, reply: Transcript) {
         self.answer = Some(reply);
         let (client, ctx) = (self.client, self.ctx);
@@ -109,7 +123,8 @@ impl HostClient for Blocked {
 
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
         let gone = self.watch(locked);
-        let owner = JobOwner { db, client: self.client_id, door: JobDoor::Host, gone };
+        let (client, from) = (self.client_id, self.called_from(locked));
+        let owner = JobOwner { db, client, door: JobDoor::Host, from, gone };
         (owner, Box::new(BlockedReply::new(self)))
     }
 }

@@ -10,7 +10,7 @@
 //!                         ├ arity, rights that the host does not judge (users::at_door), gates
 //!                         └ Engine::run ─┬ a reply at once ─► reply::HostReply
 //!                                        ├ a worker or a job ─► blocked::Blocked
-//!                                        └ IMPORT, EXPORT, JOBS, INFO, HELP ─► own_commands
+//!                                        └ IMPORT, EXPORT, JOBS, SLOWLOG, INFO, HELP ─► own_commands
 //! ```
 //!
 //! The host looks up the name, so `rename-command` is none of the door's business: see `renamed`

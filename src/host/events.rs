@@ -16,7 +16,8 @@ use super::state::doing::ModuleStage;
 use super::state::persistence::LoadedFrom;
 use super::users::USERS;
 use super::{
-    descriptors, guarded, kept, lock, modules, notifications, output, scripts, turn, unit, watch,
+    descriptors, guarded, kept, lock, modules, notifications, output, scripts, slow_log, turn,
+    unit, watch,
 };
 use crate::command::draw_new_base;
 use crate::engine::{ChangedBy, Locked, Waker, free_later};
@@ -260,6 +261,7 @@ fn on_config(ctx: Ctx<'_>, change: &raw::RedisModuleConfigChange) {
     instance().eviction.look(ctx);
     instance().io_threads.look(ctx);
     output::look(ctx);
+    slow_log::look(ctx);
     notifications::refresh(ctx);
     // SAFETY: the event has so many names.
     let names = unsafe { slice::from_raw_parts(change.config_names, change.num_changes as usize) };

@@ -15,7 +15,7 @@ use super::string::HostString;
 use super::users::USERS;
 use super::{
     config, count_panic, descriptors, door, events, import_source, info, kept, listener,
-    log_panics, notifications, output, register, renamed, reply, unit, version, watch,
+    log_panics, notifications, output, register, renamed, reply, slow_log, unit, version, watch,
 };
 use crate::command::Cluster;
 use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
@@ -116,6 +116,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     instance().active_expiry.prepare(ctx);
     instance().eviction.look(ctx);
     output::look(ctx);
+    slow_log::look(ctx);
     notifications::refresh(ctx);
     if engine_config.cluster != Cluster::Off {
         let text = "MIGRATE does not move midi's keys, so a slot that has midi's keys cannot leave \

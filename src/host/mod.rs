@@ -47,6 +47,7 @@ mod reply;
 mod rights;
 mod scripts;
 mod slots;
+mod slow_log;
 mod state;
 mod string;
 mod turn;

@@ -1,10 +1,11 @@
-//! Commands that need the host, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS, INFO,
-//! HELP.
+//! Commands that need the host, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS,
+//! SLOWLOG, INFO, HELP.
 
 use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
 use super::listener;
+use super::slow_log::slow_log;
 use crate::command::{DoorCommand, Error, Reply, Transcript, not_for_scripts};
 use crate::engine::{Call, Engine, Gate, Intent, JobOwner, JobReply, Locked};
 
@@ -26,6 +27,7 @@ pub fn run(
         DoorCommand::Import => return copy::import(engine, caller, call),
         DoorCommand::Export => return copy::export(engine, caller, call),
         DoorCommand::Jobs => info::jobs(engine, call, &mut transcript)?,
+        DoorCommand::SlowLog => slow_log(engine, &call.args, &mut transcript)?,
         DoorCommand::Info => info::info(engine, call, &mut transcript),
         DoorCommand::Help => info::help(&mut transcript),
         DoorCommand::Journal => return Err(Error::NotForClients),

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::api::{Ctx, api, reply_text, take_reply};
 use super::string::OwnString;
 use super::users::USERS;
-use crate::command::{Access, Error};
+use crate::command::{Access, Error, WalkStep};
 use crate::engine::{Call, Locked, User};
 
 /// The user of a client, by name: rights may change, and users may be deleted, while a job runs.
@@ -18,7 +18,14 @@ pub struct Rights {
     /// `None` if a command has no user, as in another module's call.
     user: Option<Vec<u8>>,
     at_door: bool,
-    steps: StepsAsked,
+    steps: Steps,
+}
+
+/// The steps at each key, and those at each that is a hash.
+#[derive(Clone, Default)]
+struct Steps {
+    plain: StepsAsked,
+    hash: StepsAsked,
 }
 
 /// The steps of a walk at each key: the number of the question about the command that would do the
@@ -36,8 +43,13 @@ impl Rights {
                 Asker::Nobody => None,
             },
         };
-        let steps = call.row().walk.map_or(&[][..], |walk| (walk.steps)(&call.args));
-        let steps = steps.iter().map(|step| (step.question(), step.access)).collect();
+        let asked = |steps: &[WalkStep]| {
+            steps.iter().map(|step| (step.question(), step.access)).collect::<StepsAsked>()
+        };
+        let steps = call.row().walk.map_or(Steps::default(), |walk| Steps {
+            plain: asked((walk.steps)(&call.args)),
+            hash: asked((walk.hash_steps)(&call.args)),
+        });
         Rights { user, at_door: name.is_none(), steps }
     }
 
@@ -47,7 +59,7 @@ impl Rights {
     /// [`Error::NoPermission`] if the user no longer exists.
     pub fn now(&self, locked: Locked<'_>) -> Result<RightsNow, Error> {
         let Some(name) = &self.user else {
-            return Ok(RightsNow { user: None, steps: StepsAsked::new() });
+            return Ok(RightsNow { user: None, steps: Steps::default() });
         };
         let user = USERS.rights(locked, name, self.at_door).ok_or(Error::NoPermission)?;
         Ok(RightsNow { user: Some(user), steps: self.steps.clone() })
@@ -116,12 +128,13 @@ const NO_USER: &[u8] = b"cannot run as user";
 pub struct RightsNow {
     /// `None` may do everything.
     user: Option<Arc<User>>,
-    steps: StepsAsked,
+    steps: Steps,
 }
 
 impl RightsNow {
-    /// Whether all may be done to this key.
-    pub fn allow(&self, key: &[u8], db: u32) -> bool {
-        self.user.as_ref().is_none_or(|user| user.may_take(&self.steps, key, db))
+    /// Whether all may be done to this key, which is a hash if `is_hash`.
+    pub fn allow(&self, key: &[u8], db: u32, is_hash: bool) -> bool {
+        let steps = if is_hash { &self.steps.hash } else { &self.steps.plain };
+        self.user.as_ref().is_none_or(|user| user.may_take(steps, key, db))
     }
 }

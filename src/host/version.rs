@@ -2,7 +2,7 @@
 
 use super::api::Ctx;
 use super::instance::instance;
-use crate::command::getex_checks_first;
+use crate::command::{dump_as_valkey, getex_checks_first};
 
 /// The first version of Valkey whose GETEX checks its expiry before it looks for the key.
 const VALKEY_CHECKS_FIRST: (u32, u32) = (9, 1);
@@ -16,6 +16,9 @@ pub fn adopt(ctx: Ctx<'_>) {
     let version = ctx.info_text(c"server", c"valkey_version");
     if version.as_deref().is_some_and(|text| numbers(text) >= VALKEY_CHECKS_FIRST) {
         getex_checks_first();
+    }
+    if version.is_some() {
+        dump_as_valkey();
     }
     let redis = ctx.info_text(c"server", c"redis_version");
     let judges =

@@ -30,3 +30,15 @@ pub const LISTPACK_VALUE_DEFAULT: i64 = 64;
 
 /// The same for a hash that has fields with an expiry: each of its fields takes 8 bytes more.
 pub const SMALL_TIMED_HASH_FIELDS: usize = 64;
+
+/// The last time at which a field can expire, in milliseconds since 1970: that of Redis.
+pub const FIELD_EXPIRY_MAX_MS: i64 = (1 << 46) - 1;
+
+/// The longest packed string of a hash that RESTORE unpacks, in bytes: the hosts let none grow
+/// beyond this.
+pub const PACKED_HASH_BYTES: usize = 1 << 30;
+
+/// A hash with a longer field or value is not written as a listpack, in bytes. Behind an element of
+/// this length and 6 bytes more Redis writes another length than Valkey 9.1, and either refuses the
+/// other's listpack.
+pub const LISTPACK_TEXT_BYTES: usize = 16_377;

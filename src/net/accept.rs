@@ -88,6 +88,7 @@ pub fn client(shared: &Shared, worker: usize, key: Key, accepted: &Accepted) -> 
         address: accepted.address.map_or_else(unix, |address| address.to_string()),
         local_address: local.map_or_else(unix, |address| address.to_string()),
         remote: accepted.address,
+        speaks: shared.listeners[accepted.row].speaks,
         descriptor: accepted.socket.as_raw_fd(),
         since: now,
         names: parking_lot::Mutex::new(Names::default()),

@@ -8,6 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::transport::Key;
+use crate::engine::{CalledFrom, Speaks};
 
 /// What all threads may read of a client.
 pub struct Client {
@@ -23,6 +24,8 @@ pub struct Client {
     pub local_address: String,
     /// Its internet address; `None` if it is connected through the Unix socket.
     pub remote: Option<SocketAddr>,
+    /// Its protocol.
+    pub speaks: Speaks,
     /// Its file descriptor.
     pub descriptor: i32,
     /// When it connected.
@@ -41,6 +44,13 @@ pub struct Client {
     pub last_command: AtomicU32,
     /// Its condition, as of its last turn.
     pub condition: Condition,
+}
+
+impl Client {
+    /// It, as the slow log names it.
+    pub fn called_from(&self) -> CalledFrom {
+        CalledFrom { address: self.address.clone(), name: self.names.lock().name.clone() }
+    }
 }
 
 /// The condition of a connection, for CLIENT LIST.

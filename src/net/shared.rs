@@ -180,6 +180,12 @@ impl Shared {
         }
     }
 
+    /// Begins the figures of INFO again: CONFIG RESETSTAT.
+    pub fn reset_figures(&self) {
+        self.engine.ledger.books.reset();
+        self.figures.lock().reset(self);
+    }
+
     /// Milliseconds since the ports were opened.
     pub fn clock(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.started).as_millis() as u64

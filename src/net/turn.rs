@@ -124,11 +124,12 @@ impl Alone {
         self.ended.unwrap_or_else(Instant::now)
     }
 
-    /// Such a command has ended.
-    pub fn command_ended(&mut self, began: Instant) {
+    /// Such a command has ended; returns how long it took.
+    pub fn command_ended(&mut self, began: Instant) -> Duration {
         let now = Instant::now();
         self.spent += now - began;
         self.ended = Some(now);
+        now - began
     }
 
     /// Other commands run now; their time is not counted here.

@@ -24,6 +24,11 @@ fn payloads() {
 }
 
 #[test]
+fn payloads_of_hashes() {
+    run("hash_payload", checks::hash_payload::check, 100_000);
+}
+
+#[test]
 fn records() {
     run("records", checks::records::check, 100_000);
 }

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::engine::{
-    Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Locked, Mode,
-    Origin, Outcome, Request, Settings, Taking, ThreadSlot, Waker, Workers, long_work,
+    Author, Call, Called, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Locked,
+    Mode, Origin, Outcome, Request, Settings, Taking, ThreadSlot, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -389,7 +389,7 @@ impl Driver {
             let owner = JobOwner { db: *db, client: 1, ..JobOwner::default() };
             self.engine.jobs.start(
                 self.engine.context(),
-                call.command,
+                Called::of(call.command, call.prefix, &call.args),
                 owner,
                 work,
                 Box::new(sink),

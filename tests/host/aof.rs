@@ -21,7 +21,22 @@ pub fn builder(mode: Mode) -> Builder {
 }
 
 /// Commands of midi's own that the grammar cannot know, as far as they write midi's keys.
-const OWN: [&str; 7] = ["delex", "delifeq", "hgetdel", "increx", "msetex", "populate", "restore"];
+const OWN: [&str; 14] = [
+    "delex",
+    "delifeq",
+    "hexpire",
+    "hexpireat",
+    "hgetdel",
+    "hgetex",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hsetex",
+    "increx",
+    "msetex",
+    "populate",
+    "restore",
+];
 
 /// Commands whose effects on midi's keys are tried elsewhere, or that have none.
 const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];
@@ -30,7 +45,18 @@ const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];
 fn draw_own(random: &mut Random) -> Words {
     let mut key = || grammar::key(random);
     let (one, two) = (key(), key());
-    let mut line = match random.below(6) {
+    let mut line = match random.below(7) {
+        6 => words(random.pick(&[
+            "hexpire KEY 10000000 FIELDS 2 a b",
+            "hpexpire KEY 10000000000 NX FIELDS 1 c",
+            "hexpireat KEY 4102444800 GT FIELDS 3 a c nosuch",
+            "hpexpireat KEY 1 XX FIELDS 1 b",
+            "hpersist KEY FIELDS 2 a b",
+            "hgetex KEY PXAT 4102444800123 FIELDS 2 b c",
+            "hgetex KEY EXAT 1 FIELDS 1 c",
+            "hsetex KEY PXAT 4102444800456 FIELDS 3 a 1 b 2 c 3",
+            "hsetex KEY FXX KEEPTTL FIELDS 1 a 4",
+        ])),
         5 => words("hgetdel KEY FIELDS 2 a b"),
         4 => words(random.pick(&[
             "increx KEY BYINT 7 PXAT 4102444800000 ENX",

@@ -23,7 +23,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-pub const ROWS: [Row; 88] = [
+pub const ROWS: [Row; 100] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -73,6 +73,7 @@ pub const ROWS: [Row; 88] = [
     row("import", "write denyoom", "pattern count replace move slot", "x* COUNT 1 REPLACE"),
     row("export", "write denyoom", "pattern count replace move slot", "x* COUNT 1"),
     row("jobs", "admin", "id", "CANCEL 1"),
+    row("slowlog", "admin", "subcommand count", "GET 5"),
     row("info", "", "section", "memory"),
     row("help", "", "", ""),
     row("incr", "write denyoom fast", "key", "key1"),
@@ -132,10 +133,47 @@ pub const ROWS: [Row; 88] = [
     row("hrandfield", "readonly", "key options", "key3 -2 WITHVALUES"),
     row("hscan", "readonly", "key cursor pattern count novalues", "key3 0 MATCH x*"),
     row("hgetdel", "write fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hexpire", "write fast", "key seconds condition fields", "key3 10 NX FIELDS 1 f"),
+    row("hpexpire", "write fast", "key milliseconds condition fields", "key3 10000 FIELDS 1 f"),
+    row(
+        "hexpireat",
+        "write fast",
+        "key unix-time-seconds condition fields",
+        "key3 1999999999 LT FIELDS 1 f",
+    ),
+    row(
+        "hpexpireat",
+        "write fast",
+        "key unix-time-milliseconds condition fields",
+        "key3 1999999999000 FIELDS 2 f g",
+    ),
+    row("hpersist", "write fast", "key fields", "key3 FIELDS 2 f g"),
+    row("httl", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hpttl", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hexpiretime", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hpexpiretime", "readonly fast", "key fields", "key3 FIELDS 2 f g"),
+    row("hgetex", "write fast", "key expiration fields", "key3 EX 100 FIELDS 2 f g"),
+    row(
+        "hsetex",
+        "write denyoom fast",
+        "key condition expiration fields",
+        "key3 FNX PX 100000 FIELDS 1 f v",
+    ),
 ];
 
 /// Commands that only midi or newer hosts have.
-const OWN: [&str; 14] = [
+const OWN: [&str; 25] = [
+    "hexpire",
+    "hpexpire",
+    "hexpireat",
+    "hpexpireat",
+    "hpersist",
+    "httl",
+    "hpttl",
+    "hexpiretime",
+    "hpexpiretime",
+    "hgetex",
+    "hsetex",
     "hgetdel",
     "populate",
     "import",
@@ -153,7 +191,7 @@ const OWN: [&str; 14] = [
 ];
 
 /// Single commands where the host has one for every subcommand.
-const CONTAINERS: [&str; 2] = ["object", "memory"];
+const CONTAINERS: [&str; 3] = ["object", "memory", "slowlog"];
 
 /// The commands that the host also has in the same form.
 pub fn twins() -> impl Iterator<Item = &'static Row> {
@@ -224,7 +262,7 @@ fn settled(row: &Row, reply: Value) -> Value {
         }
         ("randomkey", Value::Bulk(_)) => Value::bulk("any"),
         // An earlier row's FLUSHALL may still be freeing memory.
-        ("jobs", Value::Array(_)) => Value::bulk("any"),
+        ("jobs" | "slowlog", Value::Array(_)) => Value::bulk("any"),
         ("info", Value::Bulk(_) | Value::Verbatim(_)) => Value::bulk("any"),
         (_, reply) => reply,
     }
@@ -233,9 +271,9 @@ fn settled(row: &Row, reply: Value) -> Value {
 /// An error whose command name has no prefix.
 fn unprefixed(reply: Value) -> Value {
     match reply {
-        Value::Error(text) => {
-            Value::error(&String::from_utf8_lossy(&text).replacen("'midi.", "'", 1))
-        }
+        Value::Error(text) => Value::error(
+            &String::from_utf8_lossy(&text).replacen("'midi.", "'", 1).replacen("MIDI.", "", 1),
+        ),
         other => other,
     }
 }

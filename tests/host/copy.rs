@@ -1,6 +1,6 @@
-//! The promise: MIDI.IMPORT copies the host's strings into midi, and MIDI.EXPORT copies midi's into
-//! the host. Values and expiry stay intact, counts are right, the host's encodings do not change,
-//! and the host keeps answering.
+//! The promise: MIDI.IMPORT copies the host's strings and hashes into midi, and MIDI.EXPORT copies
+//! midi's into the host. Values and expiry stay intact, counts are right, the host's encodings do
+//! not change, and the host keeps answering.
 
 use crate::common::{
     Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, now_ms, wait_until,
@@ -175,7 +175,7 @@ fn expiry_comes_along() {
 }
 
 #[test]
-fn import_counts_what_is_not_a_string() {
+fn import_counts_what_it_cannot_take() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         for line in [
@@ -191,12 +191,70 @@ fn import_counts_what_is_not_a_string() {
         }
         assert_eq!(
             client.run("MIDI.IMPORT *"),
-            counts(2, 0, 5),
+            counts(3, 0, 4),
             "bitmaps and HyperLogLogs are strings"
         );
-        assert_eq!(client.run("MIDI.IMPORT *"), counts(0, 2, 5));
+        assert_eq!(client.run("MIDI.IMPORT *"), counts(0, 3, 4));
         assert_eq!(client.run("MIDI.GET bits"), client.run("GET bits"));
-        assert_eq!(client.run("MIDI.IMPORT h"), counts(0, 0, 1));
+        assert_eq!(client.run("MIDI.IMPORT h"), counts(0, 1, 0));
+        assert_eq!(client.run("MIDI.IMPORT l"), counts(0, 0, 1));
+    });
+}
+
+/// The fields and values of a hash, in no order.
+fn fields(client: &mut Client, command: &str, key: &str) -> Vec<Vec<Vec<u8>>> {
+    let flat = client.call(&[command, key]).array();
+    let flat: Vec<Vec<u8>> = flat.iter().map(|part| part.bytes().to_vec()).collect();
+    let mut pairs: Vec<Vec<Vec<u8>>> = flat.chunks(2).map(<[Vec<u8>]>::to_vec).collect();
+    pairs.sort();
+    pairs
+}
+
+/// Makes hashes of every form, with this command; returns their names.
+fn make_hashes(client: &mut Client, hset: &str) -> Vec<String> {
+    let long = "x".repeat(100_000);
+    let shapes = [(1, "1"), (10, "value"), (600, "value"), (3, &long), (40, "-17")];
+    for (number, (count, value)) in shapes.iter().enumerate() {
+        let key = format!("h{number}");
+        for at in 0..*count {
+            client.call(&[hset, &key, &format!("field:{at}"), &format!("{value}{at}")]);
+        }
+        client.call(&[hset, &key, "", ""]);
+        client.call(&[hset.as_bytes(), key.as_bytes(), b"\0\r\n\xff", b"12"]);
+    }
+    (0..shapes.len()).map(|number| format!("h{number}")).collect()
+}
+
+#[test]
+fn hashes_go_both_ways() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        for (copy, from, to) in [("MIDI.IMPORT", "", "MIDI."), ("MIDI.EXPORT", "MIDI.", "")] {
+            for option in ["", " MOVE"] {
+                client.ok("FLUSHALL");
+                client.ok("MIDI.FLUSHALL");
+                let (hset, of_from, of_to) =
+                    (format!("{from}HSET"), format!("{from}HGETALL"), format!("{to}HGETALL"));
+                let names = make_hashes(&mut client, &hset);
+                let before: Vec<_> =
+                    names.iter().map(|key| fields(&mut client, &of_from, key)).collect();
+                client.integer(&format!("{from}EXPIRE h1 1000"));
+                let count = names.len() as i64;
+                assert_eq!(client.run(&format!("{copy} h*{option}")), counts(count, 0, 0));
+                for (key, before) in names.iter().zip(&before) {
+                    assert_eq!(&fields(&mut client, &of_to, key), before, "{copy}{option} {key}");
+                }
+                let left = client.integer(&format!("{to}TTL h1"));
+                assert!((990..=1000).contains(&left), "{left}");
+                let there = if option.is_empty() { count } else { 0 };
+                assert_eq!(client.integer(&format!("{from}DBSIZE")), there);
+                client.call(&[&hset, "h1", "new", "1"]);
+                assert_eq!(client.run(&format!("{copy} h1")), counts(0, 1, 0), "without REPLACE");
+                assert_eq!(client.run(&format!("{copy} h1 REPLACE")), counts(1, 0, 0));
+                let now = fields(&mut client, &of_from, "h1");
+                assert_eq!(fields(&mut client, &of_to, "h1"), now);
+            }
+        }
     });
 }
 

@@ -69,6 +69,7 @@ fn arguments(row: &Command) -> Vec<&'static str> {
     match row.name {
         "object" => arguments = vec!["encoding", "1"],
         "memory" => arguments = vec!["usage", "1"],
+        "slowlog" => arguments = vec!["len"],
         _ => {}
     }
     arguments

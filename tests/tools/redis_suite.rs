@@ -30,8 +30,10 @@ const TAGS: &str = "-needs:repl -needs:debug";
 
 /// Commands that stay the server's own: those that empty or swap databases act on both
 /// keyspaces.
-const KEPT: [&str; 9] =
-    ["flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export"];
+const KEPT: [&str; 10] = [
+    "flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export",
+    "slowlog",
+];
 
 const UNITS: [&str; 8] = [
     "unit/type/string",

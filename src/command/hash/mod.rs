@@ -1,12 +1,19 @@
 //! Commands on hashes, after Redis's t_hash.c.
 
 mod drawn;
+mod expiry;
+mod expiry_time;
+mod get_set;
+mod listed;
 mod live;
 mod read;
 mod scan;
 mod write;
 
 pub(super) use drawn::HRANDFIELD;
+pub(super) use expiry::{HEXPIRE, HEXPIREAT, HPERSIST, HPEXPIRE, HPEXPIREAT};
+pub(super) use expiry_time::{HEXPIRETIME, HPEXPIRETIME, HPTTL, HTTL};
+pub(super) use get_set::{HGETEX, HSETEX};
 use live::LiveFields;
 pub(super) use read::{HEXISTS, HGET, HGETALL, HKEYS, HLEN, HMGET, HSTRLEN, HVALS};
 pub(super) use scan::HSCAN;

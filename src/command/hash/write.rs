@@ -1,5 +1,6 @@
 //! Changing fields.
 
+use super::listed::{FIELDS, listed_at_end};
 use super::{FIELD, KEY, VALUE};
 use crate::command::extended::Extended;
 use crate::command::{
@@ -74,17 +75,7 @@ pub(in crate::command) static HGETDEL: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     docs: docs("Returns the values of fields, and removes these.")
         .costs("O(N), N being the number of fields")
-        .takes(&[
-            KEY,
-            arg(
-                "fields",
-                ArgKind::Block(&[
-                    arg("numfields", ArgKind::Integer),
-                    arg("field", ArgKind::String).multiple(),
-                ]),
-            )
-            .token("FIELDS"),
-        ]),
+        .takes(&[KEY, FIELDS]),
     ..row("hgetdel", -5, "Returns and removes fields.", &[], hgetdel)
 };
 
@@ -112,7 +103,7 @@ pub(in crate::command) static HINCRBYFLOAT: Command = Command {
 
 impl OneKey<'_> {
     /// Checks what a field and its value may not be; and the key, if it is to be made.
-    fn check_field(&self, field: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub(super) fn check_field(&self, field: &[u8], value: &[u8]) -> Result<(), Error> {
         self.limits.value(field.len().max(value.len()))?;
         if self.key.is_there() { Ok(()) } else { self.limits.key(self.key.name()) }
     }
@@ -127,7 +118,7 @@ impl OneKey<'_> {
     }
 
     /// Notes that the key went with its last field.
-    fn tell_if_removed(&mut self) {
+    pub(super) fn tell_if_removed(&mut self) {
         if !self.key.is_there() {
             self.tell(Event::DEL);
         }
@@ -183,19 +174,13 @@ fn hdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn hgetdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let (args, fields) = (cx.args, cx.fields()?);
-    if !args.is(2, "fields") {
-        return Err(Error::NoFieldsWord);
-    }
-    let count = parse_integer(args.get(3)).filter(|&count| count > 0);
-    if count.ok_or(Error::BadNumberOfFields)? != args.len() as i64 - 4 {
-        return Err(Error::NumberOfFieldsDiffers);
-    }
+    let fields = cx.fields()?;
+    let names = listed_at_end(&cx.args)?;
     let bytes = |name: &&[u8]| fields.and_then(|fields| fields.get(name)).map_or(0, <[u8]>::len);
-    cx.limits.reply(args.from(4).iter().map(bytes).sum())?;
+    cx.limits.reply(names.iter().map(bytes).sum())?;
     let mut removed = 0;
-    reply.array(args.len() - 4);
-    for name in args.from(4) {
+    reply.array(names.len());
+    for name in names {
         match cx.fields()?.and_then(|fields| fields.get(name)) {
             Some(value) => {
                 reply.bulk(value);

@@ -57,6 +57,7 @@ use super::ledger::{Gate, Intent};
 use super::request::{Origin, Request};
 use super::shards::HeldShard;
 use super::slot::ThreadSlot;
+use super::slow_log::Called;
 use crate::command::{
     Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, OwnedArgs, Reply, Transcript,
 };
@@ -183,7 +184,8 @@ impl Engine {
             Next::Main => self.hand_on(slot, call, WaitsFor::Main, client),
             Next::Job(work) => match (client.wait_for_job(call.db), slot.locked()) {
                 (Some((owner, reply)), _) => {
-                    self.jobs.start(self.context(), call.command, owner, work, reply)
+                    let called = Called::of(call.command, call.prefix, &call.args);
+                    self.jobs.start(self.context(), called, owner, work, reply)
                 }
                 (None, Some(locked)) => {
                     let started = Instant::now();
@@ -310,6 +312,7 @@ impl Engine {
         }
         let (mut transcript, mut outcome) =
             (self.context().transcript_for(&request), Outcome::Done);
+        let began = self.slow_log.is_on().then(Instant::now);
         slot.take_seen();
         let next = self.context().with_call_of(&request, |call| {
             panic.guard(call, &mut transcript, |transcript| {
@@ -331,6 +334,9 @@ impl Engine {
         });
         match next {
             Next::Answered => {
+                if let Some(began) = began.filter(|_| outcome == Outcome::Done) {
+                    request.took(began.elapsed(), &self.slow_log);
+                }
                 request.call.args = OwnedArgs::default();
                 request.reply = transcript;
                 request.seen = slot.take_seen();
@@ -352,7 +358,8 @@ impl Engine {
 
     /// Starts a job for the client of a queued command.
     fn start_queued_job(&self, slot: &ThreadSlot, request: Request, work: Work) {
-        let KeptCall { command, db, .. } = request.call;
+        let KeptCall { command, db, prefix, args, .. } = request.call;
+        let called = args.with(|args| Called::of(command, prefix, &args));
         let (owner, mut reply) = match (request.origin, slot.locked()) {
             (Origin::Worker { client, .. }, _) => client.wait_for_job(db),
             (Origin::Main(client), Some(locked)) => client.wait_for_job(locked, db),
@@ -361,7 +368,7 @@ impl Engine {
         };
         // A flush has taken effect already.
         reply.waits_for(slot.take_seen());
-        self.jobs.start(self.context(), command, owner, work, reply);
+        self.jobs.start(self.context(), called, owner, work, reply);
     }
 
     /// Goes on with a queued command on a thread that holds its shard.
@@ -433,9 +440,12 @@ impl Engine {
 
     /// Answers a queued command that has its reply. Only the main thread answers clients of the
     /// host's door, once the host's log has the position that they wait for.
-    pub fn answer(&self, locked: Locked<'_>, request: Box<Request>) {
+    pub fn answer(&self, locked: Locked<'_>, mut request: Box<Request>) {
         if !request.is_of_host() {
             return self.context().send_back(std::iter::once(request));
+        }
+        if let (Some(slow), Origin::Main(client)) = (request.slow.take(), &request.origin) {
+            self.slow_log.add(slow.0, slow.1, client.called_from(locked));
         }
         if request.seen > self.ledger.log.logged() {
             let seen = request.seen;

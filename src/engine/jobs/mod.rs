@@ -11,6 +11,7 @@ mod work;
 
 use crate::command::{Action, COMMANDS, Error, Long, OnAllKeys, Reply};
 use crate::engine::context::Settings;
+use crate::engine::slow_log::{CalledFrom, LoggedWords};
 
 pub use long::{ScanState, free_later, long_work, remove_lost_keys, remove_lost_keys_now};
 pub(super) use long::{free_flushed, is_long};
@@ -56,6 +57,8 @@ pub struct Job {
     pub name: &'static str,
     /// Its client.
     pub owner: JobOwner,
+    /// Its arguments, for the slow log.
+    pub(super) words: LoggedWords,
     /// When it began.
     pub started: Instant,
     /// How much there is to do, in units that depend on the command.
@@ -200,6 +203,8 @@ pub struct JobOwner {
     pub client: u64,
     /// The client's door.
     pub door: JobDoor,
+    /// The client, as the slow log names it.
+    pub from: CalledFrom,
     /// Set by the door when no client waits for the job any more.
     pub gone: Arc<AtomicBool>,
 }

@@ -18,6 +18,7 @@ use crate::engine::context::{Context, ForMain, JobPart, Message};
 use crate::engine::ledger::{Gate, Intent};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
+use crate::engine::slow_log::Called;
 use crate::limits::SLICE;
 use crate::store::Now;
 use crate::sync::Locked;
@@ -210,12 +211,13 @@ impl Jobs {
     pub fn start(
         &self,
         context: &Context,
-        command: usize,
+        called: Called,
         owner: JobOwner,
         work: Work,
         reply: Box<dyn JobReply>,
     ) {
-        self.launch(context, Some(command), COMMANDS[command].name, owner, work, Some(reply));
+        let name = COMMANDS[called.command].name;
+        self.launch(context, Some(called), name, owner, work, Some(reply));
     }
 
     /// Starts midi's own work.
@@ -226,7 +228,7 @@ impl Jobs {
     fn launch(
         &self,
         context: &Context,
-        command: Option<usize>,
+        called: Option<Called>,
         name: &'static str,
         owner: JobOwner,
         work: Work,
@@ -234,9 +236,10 @@ impl Jobs {
     ) {
         let job = Arc::new(Job {
             id: self.started.fetch_add(1, Ordering::Relaxed) + 1,
-            command,
+            command: called.as_ref().map(|called| called.command),
             name,
             owner,
+            words: called.map(|called| called.words).unwrap_or_default(),
             started: Instant::now(),
             total: AtomicU64::new(work.total),
             done: AtomicU64::new(0),
@@ -354,12 +357,17 @@ impl RunningPart {
 
     fn finish_job(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         engine.jobs.remove(&self.common.job);
-        if let Some(command) = self.common.job.command {
+        let job = &self.common.job;
+        if let Some(command) = job.command {
             slot.called(command);
-            if self.common.job.error().is_some() {
+            if job.error().is_some() {
                 slot.failed(command);
             }
-            slot.timed(command, self.common.job.started.elapsed());
+            let took = job.elapsed();
+            slot.timed(command, took);
+            if engine.slow_log.is_slow(took) {
+                engine.slow_log.add(took, job.words.clone(), job.owner.from.clone());
+            }
         }
         if let PartStage::Reply(reply) = std::mem::replace(&mut self.stage, PartStage::Ended) {
             let seen = self.common.seen.load(Ordering::Relaxed);

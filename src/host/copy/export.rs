@@ -12,9 +12,9 @@ use super::super::rights::RightsNow;
 use super::job::{Asker, CopyState, Copying, start};
 use super::moves::Moving;
 use super::native;
-use crate::command::{Error, Transcript};
+use crate::command::{Error, Transcript, payload_of_hash};
 use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
-use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
+use crate::store::{EntryRef, Fields, SharedValue, Type, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
 const EXPORT_BATCH: usize = 256;
@@ -46,25 +46,39 @@ struct Export {
 
 struct Item {
     key: Vec<u8>,
+    is_hash: bool,
     /// `None` if it is to be moved: then its value counts at the moment when it leaves midi.
     found: Option<KeyCopy>,
 }
 
 /// The value and the expiry that a key had.
 struct KeyCopy {
-    value: Result<Vec<u8>, SharedValue>,
+    value: CopiedValue,
     expire_at: Option<UnixMs>,
+}
+
+/// A value on its way to the host.
+enum CopiedValue {
+    /// A string.
+    Bytes(Vec<u8>),
+    /// A large string.
+    Shared(SharedValue),
+    /// The payload of a hash, for RESTORE.
+    Hash(Vec<u8>),
 }
 
 impl KeyCopy {
     fn of(entry: EntryRef<'_>) -> Result<Self, WrongType> {
-        let (expire_at, value) = (entry.expire_at(), entry.string()?);
-        let value = value.shared().map_or_else(|| Ok(value.bytes().to_vec()), Err);
+        let expire_at = entry.expire_at();
+        if entry.value_type() == Type::Hash {
+            let payload =
+                payload_of_hash(Fields::of(entry)?, &instance().engine.settings().limits(0));
+            return Ok(KeyCopy { value: CopiedValue::Hash(payload), expire_at });
+        }
+        let value = entry.string()?;
+        let copied = || CopiedValue::Bytes(value.bytes().to_vec());
+        let value = value.shared().map_or_else(copied, CopiedValue::Shared);
         Ok(KeyCopy { value, expire_at })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.value.as_ref().map_or_else(|shared| shared.bytes(), Vec::as_slice)
     }
 }
 
@@ -90,14 +104,17 @@ impl Export {
                     if !copy.args.want(entry.key()) || entry.is_expired(&now) {
                         return;
                     }
-                    let key = entry.key().to_vec();
-                    let found = if copy.args.moves {
+                    let (key, value_type) = (entry.key().to_vec(), entry.value_type());
+                    let is_hash = value_type == Type::Hash;
+                    let found = if copy.args.moves && is_hash {
+                        Ok(None)
+                    } else if copy.args.moves {
                         entry.string().map(|_| None)
                     } else {
                         KeyCopy::of(entry).map(Some)
                     };
                     match found {
-                        Ok(found) => batch.push_back(Item { key, found }),
+                        Ok(found) => batch.push_back(Item { key, is_hash, found }),
                         Err(WrongType) => copy.counts.not_strings += 1,
                     }
                 },
@@ -144,8 +161,13 @@ impl Export {
 
     /// Sets a key of the host. True if it was set.
     fn set(&mut self, ctx: Ctx<'_>, key: &[u8], found: &KeyCopy) -> bool {
-        let condition = if self.copy.args.replace { None } else { Some(c"NX") };
-        let done = native::set(ctx, key, found.bytes(), found.expire_at, condition);
+        let (replaces, at) = (self.copy.args.replace, found.expire_at);
+        let set = |bytes| native::set(ctx, key, bytes, at, (!replaces).then_some(c"NX"));
+        let done = match &found.value {
+            CopiedValue::Bytes(bytes) => set(bytes),
+            CopiedValue::Shared(shared) => set(shared.bytes()),
+            CopiedValue::Hash(payload) => native::restore(ctx, key, payload, at, replaces),
+        };
         match done {
             Ok(true) => self.copy.counts.copied += 1,
             Ok(false) => self.copy.counts.present += 1,
@@ -157,7 +179,7 @@ impl Export {
     /// Writes the batch to the host, until `deadline`.
     fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow, deadline: Option<Instant>) {
         while let Some(item) = self.batch.pop_front() {
-            if rights.allow(&item.key, self.copy.db) {
+            if rights.allow(&item.key, self.copy.db, item.is_hash) {
                 self.put(ctx, &item);
             } else {
                 self.copy.error = Some(Error::NoPermission);

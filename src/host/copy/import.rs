@@ -15,7 +15,7 @@ use super::super::string::{HostString, OwnString};
 use super::job::{Asker, CopyState, Copying, start};
 use super::moves::Moving;
 use super::native;
-use crate::command::{Error, ImportArgs, Transcript};
+use crate::command::{Error, ImportArgs, Transcript, unpacked_hash};
 use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
@@ -66,6 +66,7 @@ struct Found<'a> {
     seen: u64,
     not_strings: u64,
     strings: Vec<(OwnString, Option<UnixMs>, usize)>,
+    hashes: Vec<(OwnString, Option<UnixMs>)>,
 }
 
 unsafe extern "C" fn on_scanned(
@@ -88,9 +89,13 @@ unsafe extern "C" fn on_scanned(
         if expire_at.is_some_and(|at| at < found.now) {
             return; // Expired for any reader.
         }
-        if api!(RedisModule_KeyType)(key) != raw::REDISMODULE_KEYTYPE_STRING as c_int {
-            found.not_strings += 1;
-            return;
+        match api!(RedisModule_KeyType)(key) as isize {
+            raw::REDISMODULE_KEYTYPE_STRING => {}
+            raw::REDISMODULE_KEYTYPE_HASH => return found.hashes.push((name.hold(), expire_at)),
+            _ => {
+                found.not_strings += 1;
+                return;
+            }
         }
         let len = api!(RedisModule_ValueLength)(key);
         found.strings.push((name.hold(), expire_at, len));
@@ -106,23 +111,74 @@ impl Import {
             seen: 0,
             not_strings: 0,
             strings: Vec::new(),
+            hashes: Vec::new(),
         };
         // SAFETY: the lock is held; the callback gets what it expects.
         let more = unsafe {
             let private = ptr::from_mut(&mut found).cast();
             api!(RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(on_scanned), private)
         };
-        self.copy.scanned += found.seen;
-        self.copy.counts.not_strings += found.not_strings;
-        for (name, expire_at, len) in found.strings {
-            if !rights.allow(name.get().bytes(), self.copy.db) {
-                self.copy.error = Some(Error::NoPermission);
-            }
-            if self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none() {
+        let Found { seen, not_strings, strings, hashes, .. } = found;
+        self.copy.scanned += seen;
+        self.copy.counts.not_strings += not_strings;
+        for (name, expire_at, len) in strings {
+            if self.goes_on(rights, name.get(), false) {
                 self.copy(ctx, name.get(), expire_at, len);
             }
         }
+        for (name, expire_at) in hashes {
+            if self.goes_on(rights, name.get(), true) {
+                let copied = self.copy_hash(ctx, name.get(), expire_at);
+                copied.unwrap_or_else(|error| self.copy.error = Some(error));
+            }
+        }
         self.finished = more == 0 || self.copy.counts.copied >= self.copy.args.count;
+    }
+
+    /// Whether a key is to be copied.
+    fn goes_on(&mut self, rights: &RightsNow, name: HostString<'_>, is_hash: bool) -> bool {
+        if !rights.allow(name.bytes(), self.copy.db, is_hash) {
+            self.copy.error = Some(Error::NoPermission);
+        }
+        self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none()
+    }
+
+    /// Copies or moves a hash, in one go. Of a move the host is asked first, as in
+    /// [`Import::move_key`].
+    fn copy_hash(
+        &mut self,
+        ctx: Ctx<'_>,
+        name: HostString<'_>,
+        expire_at: Option<UnixMs>,
+    ) -> Result<(), Error> {
+        let (engine, locked, key, db) =
+            (&instance().engine, ctx.locked(), name.bytes(), self.copy.db);
+        let limits = engine.settings().limits(usize::MAX);
+        limits.key(key)?;
+        let is_present = || engine.ledger.read_key(locked, db, key, |_| ()).is_some();
+        if !self.copy.args.replace && is_present() {
+            self.copy.counts.present += 1;
+            return Ok(());
+        }
+        // `None` if it expired a moment ago.
+        let Some(payload) = native::dump(ctx, name)? else { return Ok(()) };
+        let hash = unpacked_hash(&payload, &limits)?;
+        let fields = hash.fields(&limits)?;
+        let mut put = || {
+            let fields = fields.iter().map(|it| (it.field.bytes(), it.value.bytes(), it.expire_at));
+            engine.ledger.put_hash(locked, db, key, fields, expire_at);
+            self.copy.counts.copied += 1;
+        };
+        if !self.copy.args.moves {
+            put();
+            return Ok(());
+        }
+        engine.shards().as_one(locked, || {
+            if native::delete(ctx, name)? {
+                put();
+            }
+            Ok(())
+        })
     }
 
     fn copy(&mut self, ctx: Ctx<'_>, name: HostString<'_>, expire_at: Option<UnixMs>, len: usize) {

@@ -11,7 +11,7 @@ use super::super::pause;
 use super::super::rights::{Rights, RightsNow};
 use super::moves;
 use crate::command::{Error, ImportArgs, Reply, Transcript};
-use crate::engine::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
+use crate::engine::{Call, Called, Engine, JobOwner, JobReply, Slice, Task, Work};
 
 /// The counts that a copy replies with.
 #[derive(Default)]
@@ -156,6 +156,7 @@ pub fn start<C: Copying + 'static>(
         first_worker: engine.jobs.started() as usize % engine.config().workers,
         sees_passed: false,
     };
-    engine.jobs.start(engine.context(), call.command, owner, work, reply);
+    let called = Called::of(call.command, call.prefix, &call.args);
+    engine.jobs.start(engine.context(), called, owner, work, reply);
     Ok(None)
 }

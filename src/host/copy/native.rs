@@ -1,4 +1,4 @@
-//! The host's own SET and DEL, which copies call. The host logs and reports them as it does for any
+//! The host's own SET, RESTORE, DUMP and DEL, which copies call. The host logs and reports them as it does for any
 //! client.
 
 use std::ffi::CStr;
@@ -40,6 +40,59 @@ pub fn set(
             }
         };
         answer(ctx, reply, |kind| kind != raw::REDISMODULE_REPLY_NULL)
+    }
+}
+
+/// RESTORE. False if there is such a key, and it is not to be replaced.
+///
+/// # Errors
+/// As [`set`].
+pub fn restore(
+    ctx: Ctx<'_>,
+    key: &[u8],
+    payload: &[u8],
+    expire_at: Option<UnixMs>,
+    replaces: bool,
+) -> Result<bool, Error> {
+    let (k, kl, p, pl) = (key.as_ptr(), key.len(), payload.as_ptr(), payload.len());
+    let (at, absolute, replace) = (expire_at.unwrap_or(0), c"ABSTTL".as_ptr(), c"REPLACE".as_ptr());
+    // SAFETY: as in `set`.
+    unsafe {
+        let call = api!(RedisModule_Call);
+        let command = c"RESTORE".as_ptr();
+        let reply = if replaces {
+            call(ctx.raw(), command, c"!MESblbcc".as_ptr(), k, kl, at, p, pl, absolute, replace)
+        } else {
+            call(ctx.raw(), command, c"!MESblbc".as_ptr(), k, kl, at, p, pl, absolute)
+        };
+        let result = take_reply(reply, |reply| {
+            let text = reply_text(reply);
+            match api!(RedisModule_CallReplyType)(reply) as isize {
+                raw::REDISMODULE_REPLY_ERROR if text.starts_with(b"BUSYKEY") => Ok(false),
+                raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, text)),
+                _ => Ok(true),
+            }
+        });
+        result.unwrap_or(Err(Error::HostRefused))
+    }
+}
+
+/// What DUMP says of a key: the payload of its value. `None` if there is no such key.
+///
+/// # Errors
+/// [`Error::HostRefused`]: the host's log has the reason.
+pub fn dump(ctx: Ctx<'_>, key: HostString<'_>) -> Result<Option<Vec<u8>>, Error> {
+    // SAFETY: the lock is held; the format names one string. The reply is freed once.
+    unsafe {
+        let call = api!(RedisModule_Call);
+        let reply = call(ctx.raw(), c"DUMP".as_ptr(), c"ESs".as_ptr(), key.raw());
+        let result =
+            take_reply(reply, |reply| match api!(RedisModule_CallReplyType)(reply) as isize {
+                raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply_text(reply))),
+                raw::REDISMODULE_REPLY_STRING => Ok(Some(reply_text(reply).to_vec())),
+                _ => Ok(None),
+            });
+        result.unwrap_or(Err(Error::HostRefused))
     }
 }
 

@@ -79,12 +79,16 @@ fn run_call(
 
 /// The error for a call that the user may not make: it needs the rights of this row.
 fn refusal(caller: &PortCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Vec<u8>> {
-    let user = caller.session.user.as_ref()?;
-    let (name, key) = (COMMANDS[rights].name, [call.args.get(0), call.args.get(1)]);
-    let args = Args::new(&key[..call.args.len().min(2)]);
-    let denied = user.check(rights, &args, call.db).err()?;
-    caller.worker.note_refusal(denied.is_of_key(), || Refusal::new(user, denied, name, &args));
-    Some(denied.text(name, &args))
+    let key = [call.args.get(0), call.args.get(1)];
+    denied(caller, rights, &Args::new(&key[..call.args.len().min(2)]))
+}
+
+/// The error for a user without the rights of this row.
+pub(super) fn denied(caller: &PortCaller<'_>, rights: usize, args: &Args<'_>) -> Option<Vec<u8>> {
+    let (user, name) = (caller.session.user.as_ref()?, COMMANDS[rights].name);
+    let denied = user.check(rights, args, caller.session.db).err()?;
+    caller.worker.note_refusal(denied.is_of_key(), || Refusal::new(user, denied, name, args));
+    Some(denied.text(name, args))
 }
 
 /// Answers a request that is no call of one key; returns where it ends, 0 if it has not run.
@@ -103,7 +107,7 @@ pub(super) fn own_request(
         MemcachedRequest::Answer(text) => say_line(caller, text.as_bytes()),
         MemcachedRequest::Version => say_line(caller, format!("VERSION {VERSION}").as_bytes()),
         MemcachedRequest::Quit => caller.session.flow.state = State::Closing,
-        MemcachedRequest::Stats(which) => stats::say(caller, which),
+        MemcachedRequest::Stats(which, how) => stats::say(caller, which, how),
         MemcachedRequest::FlushAll(delay) => return flush_all(caller, delay, end, is_silent),
         MemcachedRequest::TooLarge(_, skipped) => {
             return too_large(caller, request, skipped, end, is_silent);

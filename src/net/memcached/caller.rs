@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::reply::{MemcachedReply, OneWording, Wording};
 use crate::command::{DoorCommand, Reply, Transcript};
-use crate::engine::{self, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor};
+use crate::engine::{
+    self, Call, CalledFrom, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor,
+};
 use crate::net::client::Client;
 use crate::net::flow::State;
 use crate::net::protocol::Protocol;
@@ -88,7 +90,8 @@ impl AwaitedItem {
     fn job(&self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
         let client = &self.client;
         let gone = Arc::clone(&client.gone);
-        let owner = JobOwner { db, client: client.id, door: JobDoor::Port, gone };
+        let from = client.called_from();
+        let owner = JobOwner { db, client: client.id, door: JobDoor::Port, from, gone };
         let to = WaitingConnection::new(&self.shared, client.worker, client.key);
         (
             owner,
@@ -100,6 +103,10 @@ impl AwaitedItem {
 impl PortClient for AwaitedItem {
     fn is_gone(&self) -> bool {
         self.client.killed.load(Ordering::Relaxed)
+    }
+
+    fn called_from(&self) -> CalledFrom {
+        self.client.called_from()
     }
 
     fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {

@@ -3,13 +3,9 @@
 //! The process that was asked keeps the time. When it has come the flush is a FLUSHDB like any
 //! other, so the log and replicas have it; a server that is no master any more refuses it.
 
-use std::sync::Arc;
-
 use super::alone::FLUSHDB;
 use crate::command::{Args, DoorCommand, Transcript};
-use crate::engine::{
-    self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor,
-};
+use crate::engine::{self, Author, Call, JobOwner, JobReply, Origin, PortClient, WaitsFor};
 use crate::net::transport::Key;
 use crate::net::worker::PortWorker;
 use crate::store::Now;
@@ -89,7 +85,7 @@ impl PortClient for Nobody {
     }
 
     fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
-        (JobOwner { db, client: 0, door: JobDoor::None, gone: Arc::default() }, self)
+        (JobOwner { db, ..JobOwner::default() }, self)
     }
 }
 

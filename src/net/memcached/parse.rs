@@ -29,8 +29,8 @@ pub enum MemcachedRequest<'i> {
     Touch(&'i [u8], &'i [u8]),
     /// `flush_all`, in so many seconds.
     FlushAll(i32),
-    /// `stats`, with the word behind it.
-    Stats(&'i [u8]),
+    /// `stats`, with the two words behind it.
+    Stats(&'i [u8], &'i [u8]),
     /// `version`.
     Version,
     /// `quit`, or a line that ends the connection.
@@ -131,7 +131,25 @@ fn without_end(input: &[u8]) -> ParsedRequest<'_> {
 }
 
 fn words_of(line: &[u8]) -> LineWords<'_> {
-    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).take(WORDS).collect()
+    let (mut words, mut rest) = (LineWords::new(), line);
+    while !words.is_full() {
+        while let [b' ', behind @ ..] = rest {
+            rest = behind;
+        }
+        if rest.is_empty() {
+            break;
+        }
+        let (word, behind) = rest.split_at(length_of_word(rest));
+        words.push(word);
+        rest = behind;
+    }
+    words
+}
+
+/// How many bytes there are before the first space.
+#[inline]
+fn length_of_word(text: &[u8]) -> usize {
+    text.iter().position(|&byte| byte == b' ').unwrap_or(text.len())
 }
 
 struct RequestLine<'a, 'i> {
@@ -169,9 +187,7 @@ impl<'i> RequestLine<'_, 'i> {
             b"ma" => self.meta(MetaCommand::Count),
             b"mn" => self.plain(MemcachedRequest::Answer("MN")),
             b"me" => self.debug(),
-            b"stats" => {
-                self.plain(MemcachedRequest::Stats(self.words.get(1).copied().unwrap_or_default()))
-            }
+            b"stats" => self.plain(MemcachedRequest::Stats(self.word(1), self.word(2))),
             b"version" => self.plain(MemcachedRequest::Version),
             b"quit" => self.plain(MemcachedRequest::Quit),
             b"shutdown" => self.plain(MemcachedRequest::Answer("ERROR: shutdown not enabled")),
@@ -180,6 +196,11 @@ impl<'i> RequestLine<'_, 'i> {
             _ if self.last_word().starts_with(b"HTTP/") => self.plain(MemcachedRequest::Quit),
             _ => self.plain(MemcachedRequest::Answer(ERROR)),
         }
+    }
+
+    /// A word of the line; empty if it has fewer.
+    fn word(&self, number: usize) -> &'i [u8] {
+        self.words.get(number).copied().unwrap_or_default()
     }
 
     fn last_word(&self) -> &'i [u8] {
@@ -242,7 +263,8 @@ impl<'i> RequestLine<'_, 'i> {
         let last = if touches { touch } else { name };
         let keys = self.behind(last);
         let at = self.line.len() - keys.len();
-        if keys.split(|&byte| byte == b' ').any(|key| key.len() > MEMCACHED_KEY_BYTES) {
+        let is_too_long = |key: &[u8]| key.len() > MEMCACHED_KEY_BYTES;
+        if is_too_long(keys) && keys.split(|&byte| byte == b' ').any(is_too_long) {
             return self.plain(MemcachedRequest::Answer(BAD_FORMAT));
         }
         let numbers = matches!(name, b"gets" | b"gats");

@@ -88,42 +88,44 @@ pub struct Planned<'i> {
 }
 
 impl<'i> Planned<'i> {
-    fn new(
+    #[inline]
+    fn new<const N: usize>(
         (command, rights): (usize, usize),
-        args: &[&'i [u8]],
+        args: [&'i [u8]; N],
         form: ReplyForm,
         (end, is_silent): (usize, bool),
     ) -> Self {
-        let args = args.iter().copied().collect();
+        let args = args.into_iter().collect();
         let answered = Wording { form, is_silent };
         Planned { command, rights, args, answered, is_no_use: false, end, keys: None }
     }
 
     /// The call for a request, if it is about one key. Those of `get` come one by one.
+    #[inline]
     pub fn of(request: MemcachedRequest<'i>, end: usize, is_silent: bool) -> Option<Self> {
         let (rows, ends) = (&ROWS, (end, is_silent));
         Some(match request {
             MemcachedRequest::Store(store) => Planned::store(rows, store, ends),
             MemcachedRequest::Delete(key) => {
-                Planned::new((rows.del, rows.del), &[b"del", key], ReplyForm::Deleted, ends)
+                Planned::new((rows.del, rows.del), [b"del", key], ReplyForm::Deleted, ends)
             }
             MemcachedRequest::Count(word, key, delta) => {
                 let rights = if word == b"incr" { rows.incrby } else { rows.decrby };
                 let args: [&[u8]; 4] = [b"mc-count", key, word, delta];
-                Planned::new((rows.count, rights), &args, ReplyForm::Counted, ends)
+                Planned::new((rows.count, rights), args, ReplyForm::Counted, ends)
             }
             MemcachedRequest::Touch(key, expiry) => {
                 let args: [&[u8]; 3] = [b"mc-touch", key, expiry];
-                Planned::new((rows.touch, rows.expireat), &args, ReplyForm::Said, ends)
+                Planned::new((rows.touch, rows.expireat), args, ReplyForm::Said, ends)
             }
             MemcachedRequest::Meta(meta) if !meta.is_base64 => Planned::meta(rows, meta, ends),
             MemcachedRequest::Debug(DebugRequest { key, is_base64: false, flags }) => {
                 let args: [&[u8]; 3] = [b"mc-me", key, flags];
-                Planned::new((rows.me, rows.get), &args, ReplyForm::Said, ends)
+                Planned::new((rows.me, rows.get), args, ReplyForm::Said, ends)
             }
             MemcachedRequest::TooLarge(Some((key, false)), _) => {
                 let silent = (end, true);
-                Planned::new((rows.del, rows.del), &[b"del", key], ReplyForm::Deleted, silent)
+                Planned::new((rows.del, rows.del), [b"del", key], ReplyForm::Deleted, silent)
             }
             _ => return None,
         })
@@ -133,11 +135,11 @@ impl<'i> Planned<'i> {
         let StoreRequest { mode, key, flags, expiry, number, value } = store;
         if (mode, flags, expiry) == (b"set", b"0", b"0") {
             let args: [&[u8]; 3] = [b"set", key, value];
-            return Planned::new((rows.set, rows.set), &args, ReplyForm::Stored, ends);
+            return Planned::new((rows.set, rows.set), args, ReplyForm::Stored, ends);
         }
         let rights = if mode == b"append" { rows.append } else { rows.set };
         let args: [&[u8]; 7] = [b"mc-store", key, value, mode, flags, expiry, number];
-        Planned::new((rows.store, rights), &args, ReplyForm::Stored, ends)
+        Planned::new((rows.store, rights), args, ReplyForm::Stored, ends)
     }
 
     fn meta(rows: &ItemRows, meta: MetaRequest<'i>, ends: (usize, bool)) -> Self {
@@ -160,9 +162,9 @@ impl<'i> Planned<'i> {
         };
         let mut planned = if command == MetaCommand::Set {
             let args: [&[u8]; 4] = [name, key, value, flags.text()];
-            Planned::new(numbers, &args, ReplyForm::Said, ends)
+            Planned::new(numbers, args, ReplyForm::Said, ends)
         } else {
-            Planned::new(numbers, &[name, key, flags.text()], ReplyForm::Said, ends)
+            Planned::new(numbers, [name, key, flags.text()], ReplyForm::Said, ends)
         };
         planned.is_no_use = command == MetaCommand::Get && flags.has(b'u');
         planned
@@ -175,9 +177,9 @@ impl<'i> Planned<'i> {
             && self.command == ROWS.mg_renew
     }
 
-    /// The same, which only reads.
-    pub fn reading(self) -> Self {
-        Planned { command: ROWS.mg, ..self }
+    /// Makes it one that only reads.
+    pub fn only_read(&mut self) {
+        self.command = ROWS.mg;
     }
 
     /// The call for a key of a `get`, behind which there are these keys.
@@ -187,18 +189,20 @@ impl<'i> Planned<'i> {
         let (form, ends) = (ReplyForm::Value { is_last }, (end, false));
         let mut planned = if keys.touch.is_empty() {
             let command = if keys.numbers { rows.gets } else { rows.get };
-            Planned::new((command, rows.get), &[b"get", key], form, ends)
+            Planned::new((command, rows.get), [b"get", key], form, ends)
         } else {
-            let args: [&[u8]; 4] = [b"mc-gat", key, keys.touch, b"number"];
-            let args = &args[..if keys.numbers { 4 } else { 3 }];
-            Planned::new((rows.gat, rows.getex), args, form, ends)
+            let args: [&[u8]; 3] = [b"mc-gat", key, keys.touch];
+            let mut gat = Planned::new((rows.gat, rows.getex), args, form, ends);
+            gat.args.extend(keys.numbers.then_some(&b"number"[..]));
+            gat
         };
         planned.keys = (!is_last).then_some(keys);
         planned
     }
 
-    /// The same where there is no memory for numbers of keys that have none.
-    pub fn without_memory(mut self) -> Self {
+    /// There is no memory for numbers of keys that have none.
+    #[cold]
+    pub fn draw_no_number(&mut self) {
         let rows = &ROWS;
         let draws = [rows.gets, rows.mg, rows.mg_renew, rows.mg_vivify, rows.me];
         // `gats` is a `gat` with one more argument.
@@ -206,7 +210,6 @@ impl<'i> Planned<'i> {
         if is_gats || draws.contains(&self.command) {
             self.args.push(KNOWN_ONLY);
         }
-        self
     }
 
     /// Its key.

@@ -147,8 +147,11 @@ fn fill<'i>(
                 (at, keys) = ((at + line.left + line.line_end).min(input.len()), None);
                 continue;
             };
-            let planned = Planned::get(key, left, at + end);
-            if is_full { planned.without_memory() } else { planned }
+            let mut planned = Planned::get(key, left, at + end);
+            if is_full {
+                planned.draw_no_number();
+            }
+            planned
         } else if at == input.len() {
             break;
         } else {
@@ -189,6 +192,7 @@ fn is_full(caller: &PortCaller<'_>) -> bool {
 
 /// The call for a request, if it is about one key. Where nothing can be written now, `mg` only
 /// reads.
+#[inline]
 pub(super) fn planned<'i>(
     caller: &PortCaller<'_>,
     request: MemcachedRequest<'i>,
@@ -197,14 +201,15 @@ pub(super) fn planned<'i>(
 ) -> Option<Planned<'i>> {
     let mut planned = Planned::of(request, end, is_silent)?;
     if is_full(caller) {
-        planned = planned.without_memory();
+        planned.draw_no_number();
     }
-    if !planned.may_only_read(&request) {
-        return Some(planned);
+    if planned.may_only_read(&request) {
+        let flags = COMMANDS[planned.command].flags;
+        if caller.engine().ledger.gate(Intent::OfPort(flags)) != Gate::Go {
+            planned.only_read();
+        }
     }
-    let flags = COMMANDS[planned.command].flags;
-    let may_write = caller.engine().ledger.gate(Intent::OfPort(flags)) == Gate::Go;
-    Some(if may_write { planned } else { planned.reading() })
+    Some(planned)
 }
 
 /// Whether a call may run together with others.

@@ -1,6 +1,9 @@
 //! Commands that run together, of one connection or of several: parsed ahead, allowed, laid out for
 //! the shards, and run.
 
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
 use arrayvec::ArrayVec;
 
 use super::caller::PortCaller;
@@ -9,8 +12,9 @@ use super::plain::PLAIN_NUMBER;
 use super::session::{Session, SessionRights};
 use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use crate::command::{Args, COMMANDS, Limits, Named};
-use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking, Together};
+use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking, Together, may_be_slow};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
+use crate::net::client::Client;
 use crate::net::shared::count;
 use crate::net::worker::PortWorker;
 use crate::store::Now;
@@ -26,6 +30,10 @@ pub struct CommandBatch<'i> {
     known: [Option<KnownCommand>; 2],
     /// The rights that `known` was checked with, if connections are served together.
     rights: Option<SessionRights>,
+    /// Whether one of them may be slow.
+    may_be_slow: bool,
+    /// Those that were slow, and how long each took.
+    slow: Vec<(usize, Duration)>,
 }
 
 /// One of them.
@@ -184,6 +192,7 @@ impl<'i> CommandBatch<'i> {
             let (args, key) = ((first as u16, self.args.len() as u16), first + row.first_key());
             let (number, key) = (number as u16, key as u16);
             self.commands.push(PlannedCommand { number, args, key, prefix, end });
+            self.may_be_slow |= may_be_slow(row);
         } else {
             self.args.truncate(first);
         }
@@ -233,6 +242,57 @@ impl<'i> CommandBatch<'i> {
     /// where each reply ends. Returns how many are done, and the outcome of the last one tried.
     #[inline]
     pub fn run(
+        &mut self,
+        worker: &PortWorker,
+        db: u32,
+        limits: &Limits,
+        reply: &mut RespReply<'_>,
+        each: impl FnMut(usize),
+    ) -> (usize, Outcome) {
+        if worker.engine().slow_log.times(self.may_be_slow) {
+            return self.run_timed(worker, db, limits, reply, each);
+        }
+        self.run_all(worker, db, limits, reply, each)
+    }
+
+    /// [`CommandBatch::run`] with a look at the clock after each command.
+    #[inline(never)]
+    fn run_timed(
+        &mut self,
+        worker: &PortWorker,
+        db: u32,
+        limits: &Limits,
+        reply: &mut RespReply<'_>,
+        mut each: impl FnMut(usize),
+    ) -> (usize, Outcome) {
+        let (mut began, mut number, mut slow) = (Instant::now(), 0, Vec::new());
+        let ran = self.run_all(worker, db, limits, reply, |end| {
+            let now = Instant::now();
+            if worker.engine().slow_log.is_slow(now - began) {
+                slow.push((number, now - began));
+            }
+            (began, number) = (now, number + 1);
+            each(end);
+        });
+        self.slow = slow;
+        ran
+    }
+
+    /// Logs those of these commands that were slow; they are this client's.
+    #[inline]
+    pub fn log_slow(&self, engine: &Engine, commands: Range<usize>, client: &Client) {
+        for &(number, took) in &self.slow {
+            if commands.contains(&number) {
+                let planned = &self.commands[number];
+                let args = &self.args[planned.args.0.into()..planned.args.1.into()];
+                let from = || client.called_from();
+                engine.slow_log.note(took, planned.number.into(), &Args::new(args), from);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn run_all(
         &self,
         worker: &PortWorker,
         db: u32,

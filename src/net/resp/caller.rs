@@ -8,8 +8,8 @@ use super::session::{BUSY, Session};
 use super::{ArgList, RespReply};
 use crate::command::{DoorCommand, Limits, Reply};
 use crate::engine::{
-    self, Author, Call, Engine, JobDoor, JobOwner, JobReply, Origin, PortClient, ThreadSlot,
-    WaitsFor,
+    self, Author, Call, CalledFrom, Engine, JobDoor, JobOwner, JobReply, Origin, PortClient,
+    ThreadSlot, WaitsFor,
 };
 use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
 use crate::net::client::Client;
@@ -165,7 +165,8 @@ impl Pending {
     /// The owner of its job.
     fn owner(&self, db: u32) -> JobOwner {
         let client = &self.client;
-        JobOwner { db, client: client.id, door: JobDoor::Port, gone: Arc::clone(&client.gone) }
+        let (from, gone) = (client.called_from(), Arc::clone(&client.gone));
+        JobOwner { db, client: client.id, door: JobDoor::Port, from, gone }
     }
 
     fn job(&self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
@@ -176,6 +177,10 @@ impl Pending {
 impl PortClient for Pending {
     fn is_gone(&self) -> bool {
         self.client.killed.load(Ordering::Relaxed)
+    }
+
+    fn called_from(&self) -> CalledFrom {
+        self.client.called_from()
     }
 
     fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {

@@ -89,6 +89,7 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
     ) -> Option<Ran> {
         let (batch, Range { start: first, end }) = (&self.batch, commands);
         let ran = end.min(self.done).max(first);
+        batch.log_slow(self.worker.engine(), first..ran, &session.flow.client);
         note(batch.named(ran.max(first + 1) - 1), &session.flow.client);
         let (mut replies, mut used) = (0..0, 0);
         if ran > first {

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
 
 use super::caller::PortCaller;
+use crate::command::{Args, COMMANDS};
 use crate::engine::{Engine, Host, Locked, MainTask};
+use crate::net::client::Client;
 use crate::net::flow::State;
 use crate::net::shared::{Answer, PortMessage};
 use crate::net::waiting::WaitingConnection;
@@ -15,8 +19,9 @@ pub fn ask_main(
     caller: &mut PortCaller<'_>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) {
-    let command = caller.session.flow.own_command;
-    ask_main_later(caller, answering(command, question));
+    let flow = &caller.session.flow;
+    let task = answering(flow.own_command, Arc::clone(&flow.client), question);
+    ask_main_later(caller, task);
 }
 
 /// As [`ask_main`], of a task that writes to keys.
@@ -24,8 +29,9 @@ pub fn have_main_write(
     caller: &mut PortCaller<'_>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) {
-    let command = caller.session.flow.own_command;
-    let task = task_for(caller, answering(command, question));
+    let flow = &caller.session.flow;
+    let task = answering(flow.own_command, Arc::clone(&flow.client), question);
+    let task = task_for(caller, task);
     caller.engine().context().send_writing_task(task);
 }
 
@@ -60,9 +66,10 @@ pub fn wait_for_task(caller: &mut PortCaller<'_>) -> WaitingConnection {
 }
 
 /// A task that ends the connection's waiting with the answer to a question, which is a part of this
-/// command.
+/// client's command.
 fn answering(
     command: Option<usize>,
+    client: Arc<Client>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) -> impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static {
     move |locked, engine, host, waiting| {
@@ -71,9 +78,21 @@ fn answering(
         let began = Instant::now();
         let answer = question(locked, engine, host);
         if let Some(command) = command {
-            engine.main_slot(locked).timed(command, began.elapsed());
+            let took = began.elapsed();
+            engine.main_slot(locked).timed(command, took);
+            if engine.slow_log.is_slow(took) {
+                log_slow(engine, took, command, &client);
+            }
         }
         let seen = engine.main_slot(locked).take_seen();
         waiting.ends(|key| PortMessage::Answer(key, seen, answer));
     }
+}
+
+/// Logs a slow command of a connection, by its name alone: its arguments are not kept.
+#[cold]
+fn log_slow(engine: &Engine, took: Duration, command: usize, client: &Client) {
+    let name = COMMANDS[command].name.to_uppercase();
+    let words: SmallVec<[&[u8]; 2]> = name.split('|').map(str::as_bytes).collect();
+    engine.slow_log.note(took, command, &Args::new(&words), || client.called_from());
 }

@@ -1,5 +1,7 @@
 //! Running a connection's commands: parsed ahead, run in the order sent.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use super::ArgList;
@@ -9,7 +11,7 @@ use super::dispatch::run_command;
 use super::exec_replies::say_exec_replies;
 use super::named::note;
 use super::scripts::{joins_scripts, send_scripts};
-use crate::command::{Args, Reply};
+use crate::command::{Args, FoundCommand, Reply, find_call};
 use crate::engine::Outcome;
 use crate::limits::OUTPUT_PAUSE;
 use crate::net::flow::State;
@@ -65,7 +67,7 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
             // These come first; the command parsed last is parsed again.
             caller.session.parser.begin_again();
         }
-        return run_together(caller, &batch);
+        return run_together(caller, &mut batch);
     }
     match stop {
         Stop::Alone { end } => {
@@ -134,11 +136,13 @@ fn go_on_with_scripts(
 }
 
 /// Runs commands that go together; returns where the last one that ran ends.
-fn run_together(caller: &mut PortCaller<'_>, batch: &CommandBatch<'_>) -> usize {
+fn run_together(caller: &mut PortCaller<'_>, batch: &mut CommandBatch<'_>) -> usize {
     caller.turn.alone.interrupt();
     let (db, mut reply) = (caller.session.db, caller.session.reply(caller.output));
     let (done, outcome) = batch.run(caller.worker, db, &caller.limits, &mut reply, |_| ());
-    note(batch.named(done.min(batch.len() - 1)), &caller.session.flow.client);
+    let client = &caller.session.flow.client;
+    note(batch.named(done.min(batch.len() - 1)), client);
+    batch.log_slow(caller.engine(), 0..done, client);
     if outcome == Outcome::Done {
         batch.end_of(done - 1)
     } else {
@@ -161,14 +165,32 @@ fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
     caller.said = said;
     run_command(caller, &list);
     say_exec_replies(caller);
-    caller.turn.alone.command_ended(began);
+    let took = caller.turn.alone.command_ended(began);
     if matches!(caller.session.flow.state, State::Deferred | State::Again) {
         return caller.session.put_off_command();
+    }
+    if caller.engine().slow_log.is_slow(took) {
+        log_slow(caller, &list, took);
     }
     if caller.session.is_muted() {
         caller.output.truncate(said);
     }
     count(&caller.worker.counts().commands, 1);
+}
+
+/// Logs a slow command that has its reply. Those between MULTI and EXEC are logged with EXEC.
+#[cold]
+fn log_slow(caller: &PortCaller<'_>, args: &Args<'_>, took: Duration) {
+    let session = &caller.session;
+    if session.flow.state != State::Waiting
+        && session.scripts.is_empty()
+        && session.user.is_some()
+        && !session.in_multi
+        && let Some(FoundCommand::Command(named)) = find_call(args)
+    {
+        let from = || session.flow.client.called_from();
+        caller.engine().slow_log.note(took, named.number, args, from);
+    }
 }
 
 /// Counts large arguments, and their bytes that were copied.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::caller::PortCaller;
@@ -16,10 +16,11 @@ use crate::command::{
     Action, Args, COMMANDS, FoundCommand, Named, PortCommand, Scripting, find_call,
 };
 use crate::engine::{
-    Engine, Gate, Host, Intent, Locked, MainTask, RunScript, ScriptCaller, ScriptReply, ThreadSlot,
-    User,
+    Called, Engine, Gate, Host, Intent, Locked, MainTask, RunScript, ScriptCaller, ScriptReply,
+    ThreadSlot, User,
 };
 use crate::limits::MAIN_TURN;
+use crate::net::client::Client;
 use crate::net::shared::{PortMessage, count};
 use crate::net::waiting::WaitingConnection;
 
@@ -66,14 +67,14 @@ pub fn send_scripts(caller: &mut PortCaller<'_>) {
     let calls = take(&mut caller.session.scripts).calls;
     let Some(user) = caller.session.user.clone() else { return };
     let (db, resp3) = (caller.session.db, caller.session.resp3);
-    let killed = Arc::clone(&caller.session.flow.client.killed);
+    let client = Arc::clone(&caller.session.flow.client);
     let interrupts = |(number, _): &ScriptCall| COMMANDS[*number].flags.allow_busy;
     let (interrupts, reads) = (
         calls.iter().any(interrupts),
         calls.iter().all(|(number, _)| COMMANDS[*number].flags.readonly),
     );
     let waiting = wait_for_task(caller);
-    let work = ScriptsWork { calls, user, db, resp3, killed, replies: Vec::new(), waiting };
+    let work = ScriptsWork { calls, user, db, resp3, client, replies: Vec::new(), waiting };
     let (context, task) = (caller.engine().context(), work.task());
     match (interrupts, reads) {
         (true, _) => context.send_interrupting_task(task),
@@ -88,7 +89,7 @@ struct ScriptsWork {
     user: Arc<User>,
     db: u32,
     resp3: bool,
-    killed: Arc<AtomicBool>,
+    client: Arc<Client>,
     replies: ScriptReply,
     waiting: WaitingConnection,
 }
@@ -100,7 +101,7 @@ impl ScriptsWork {
 
     /// Runs them, as far as this turn of the main loop goes.
     fn run(mut self, locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
-        if self.killed.load(Ordering::Relaxed) {
+        if self.client.killed.load(Ordering::Relaxed) {
             return;
         }
         let user = Arc::clone(&self.user);
@@ -128,7 +129,8 @@ impl ScriptsWork {
     }
 
     fn run_with(&mut self, slot: &ThreadSlot, engine: &Engine, run: RunScript<'_>) {
-        let began = Instant::now();
+        let (began, log) = (Instant::now(), &engine.slow_log);
+        let mut last = began;
         while let Some((number, args)) = self.calls.front() {
             let (start, begin) = (slot.begin(*number), self.replies.len());
             if !args.with(|args| run(COMMANDS[*number], &args, &mut self.replies)) {
@@ -136,9 +138,18 @@ impl ScriptsWork {
             }
             slot.end(*number, start);
             note_error(slot, engine, *number, &self.replies[begin..]);
-            self.calls.pop_front();
             // To look at the clock costs a part of what a short script does.
-            if self.calls.len().is_multiple_of(4) && began.elapsed() > MAIN_TURN {
+            if log.is_on() || self.calls.len().is_multiple_of(4) {
+                let now = Instant::now();
+                if log.is_slow(now - last) {
+                    let from = self.client.called_from();
+                    let words = args.with(|args| Called::of(*number, "", &args).words);
+                    log.add(now - last, words, from);
+                }
+                last = now;
+            }
+            self.calls.pop_front();
+            if last - began > MAIN_TURN {
                 return;
             }
         }

@@ -14,7 +14,7 @@ use crate::engine::context::{ForMain, Message};
 use crate::engine::shards::KeyAt;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{GATHERED_BYTES, JOURNAL_TEXT_BYTES};
-use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store, Table};
+use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store, Table, Type};
 use crate::sync::Locked;
 
 impl Ledger {
@@ -56,7 +56,12 @@ impl Ledger {
                 .table(at.db)
                 .and_then(|table| table.find(at.hash, key).map(|found| table.entry(found)));
             let packed = if let RecordOf::Packed(value) = record { Some(value) } else { None };
-            run.add_key(at.db, key, entry, done.kind(), packed);
+            // Of a hash there may be several records. All that a unit does is a group already.
+            let is_in_group = entry.as_ref().is_some_and(|it| it.value_type() == Type::Hash)
+                && !self.marks_groups(slot);
+            run.add_to_group(is_in_group, |run| {
+                run.add_key(at.db, key, entry, done.kind(), packed);
+            });
         }
     }
 

@@ -281,6 +281,17 @@ impl OpenRun {
         self.text.remove_own(start, MULTI.len());
     }
 
+    /// Adds records that are in a group which others mark, if `is_in_group`.
+    pub(in crate::engine::ledger) fn add_to_group(
+        &mut self,
+        is_in_group: bool,
+        add: impl FnOnce(&mut Self),
+    ) {
+        self.depth += u32::from(is_in_group);
+        add(self);
+        self.depth -= u32::from(is_in_group);
+    }
+
     /// Makes it empty, and keeps some of its memory.
     pub(in crate::engine::ledger) fn clear(&mut self) {
         const KEPT: usize = 64 << 10;

@@ -33,9 +33,7 @@ pub(super) fn info(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 
 /// CONFIG RESETSTAT.
 pub(super) fn reset_stats(caller: &mut PortCaller<'_>) {
-    let shared = &caller.worker.shared;
-    shared.engine.ledger.books.reset();
-    shared.figures.lock().reset(shared);
+    caller.worker.shared.reset_figures();
     caller.reply().ok();
 }
 

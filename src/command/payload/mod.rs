@@ -1,22 +1,27 @@
-//! The payload of DUMP and RESTORE: a string in the encoding of RDB files, between a type byte and
-//! a footer.
+//! The payload of DUMP and RESTORE: a value in the encoding of RDB files, between a type byte and a
+//! footer.
 //!
 //! ```text
-//! type 1 │ string │ version 2 │ CRC-64 of all before 8
-//!
-//! string:  00LLLLLL                      L bytes follow
-//!          01LLLLLL LLLLLLLL             the same
-//!          10000000 4 bytes, big-endian  the same
-//!          10000001 8 bytes, big-endian  the same
-//!          110000NN 1, 2 or 4 bytes      an integer, little-endian, as text
-//!          11000011 length length bytes  LZF: packed, unpacked
+//! type 1 │ value │ version 2 │ CRC-64 of all before 8
 //! ```
+//!
+//! `string.rs` has the encoding of strings, `hash/` that of hashes.
+
+mod hash;
+mod string;
+mod text;
+
+pub use hash::{HashWriter, PackedHash, PayloadField, WrittenHash};
+pub use text::{NumberText, PayloadText};
 
 use std::borrow::Cow;
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
-use super::{Error, Limits, lzf, parse_integer};
+use super::lzf::Packer;
+use super::{Error, Limits};
+use hash::HashForm;
+use string::{PayloadReader, read_string, write_string};
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
@@ -35,25 +40,11 @@ const STRING_TYPE: u8 = 0;
 /// Type bytes from here on do not denote values.
 const NO_TYPES: u8 = 64;
 
-const LEN_14: u8 = 0x40;
-const LEN_32: u8 = 0x80;
-const LEN_64: u8 = 0x81;
-const ENCODED: u8 = 0xc0;
-const INT_8: u8 = 0;
-const INT_16: u8 = 1;
-const INT_32: u8 = 2;
-const LZF: u8 = 3;
-
-/// The length of the longest text of a 32-bit integer.
-const INT_TEXT: usize = 11;
-/// Redis does not pack shorter strings.
-const PACKED_FROM: usize = 21;
-
 /// The payload of a value.
 pub(super) fn of(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 24);
     payload.push(STRING_TYPE);
-    write_string(&mut payload, value);
+    write_string(&mut payload, value, &mut Packer::default());
     seal(&mut payload, WRITTEN_VERSION);
     payload
 }
@@ -65,157 +56,53 @@ fn seal(payload: &mut Vec<u8>, version: u16) {
     payload.extend(crc.to_le_bytes());
 }
 
-fn write_string(to: &mut Vec<u8>, value: &[u8]) {
-    if value.len() <= INT_TEXT
-        && let Some(number) = parse_integer(value).and_then(|number| i32::try_from(number).ok())
-    {
-        return write_integer(to, number);
-    }
-    if value.len() >= PACKED_FROM
-        && let Some(packed) = lzf::pack(value)
-    {
-        to.push(ENCODED | LZF);
-        write_len(to, packed.len());
-        write_len(to, value.len());
-        return to.extend(packed);
-    }
-    write_len(to, value.len());
-    to.extend(value);
-}
-
-fn write_integer(to: &mut Vec<u8>, number: i32) {
-    if let Ok(number) = i8::try_from(number) {
-        to.push(ENCODED | INT_8);
-        to.extend(number.to_le_bytes());
-    } else if let Ok(number) = i16::try_from(number) {
-        to.push(ENCODED | INT_16);
-        to.extend(number.to_le_bytes());
-    } else {
-        to.push(ENCODED | INT_32);
-        to.extend(number.to_le_bytes());
-    }
-}
-
-fn write_len(to: &mut Vec<u8>, len: usize) {
-    if len < 1 << 6 {
-        to.push(len as u8);
-    } else if len < 1 << 14 {
-        to.extend([LEN_14 | (len >> 8) as u8, len as u8]);
-    } else if let Ok(len) = u32::try_from(len) {
-        to.push(LEN_32);
-        to.extend(len.to_be_bytes());
-    } else {
-        to.push(LEN_64);
-        to.extend((len as u64).to_be_bytes());
-    }
+/// The value of a payload.
+#[derive(Debug)]
+pub enum Restored<'a> {
+    /// A string.
+    String(PayloadText<'a>),
+    /// A hash, not yet checked: [`PackedHash::fields`] does that.
+    Hash(PackedHash<'a>),
 }
 
 /// The value in a payload. A value above the limit is refused before memory is allocated for it. As
-/// in Redis, bytes between the string and the footer are ignored. Redis would also accept a string
+/// in Redis, bytes between a string and the footer are ignored. Redis would also accept a string
 /// that extends into the footer; that is refused here.
+pub fn read_payload<'a>(payload: &'a [u8], limits: &Limits) -> Result<Restored<'a>, Error> {
+    let (kind, value, version) = opened(payload)?;
+    if kind == STRING_TYPE {
+        return read_string(&mut PayloadReader(value), limits).map(Restored::String);
+    }
+    let form = HashForm::of_type(kind, version).ok_or(Error::NotAString)?;
+    PackedHash::open(form, value, limits).map(Restored::Hash)
+}
+
+/// The string in a payload; see [`read_payload`].
 pub(super) fn value<'a>(payload: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
-    let content = verified(payload).ok_or(Error::WrongPayload)?;
+    match opened(payload)? {
+        (STRING_TYPE, string, _) => {
+            read_string(&mut PayloadReader(string), limits).map(PayloadText::into)
+        }
+        _ => Err(Error::NotAString),
+    }
+}
+
+/// The type, the value and the version of a payload whose footer is valid.
+fn opened(payload: &[u8]) -> Result<(u8, &[u8], u16), Error> {
+    let (content, version) = verified(payload).ok_or(Error::WrongPayload)?;
     match content.split_first() {
-        Some((&STRING_TYPE, string)) => read_string(&mut PayloadReader(string), limits),
-        Some((&other, _)) if other < NO_TYPES => Err(Error::NotAString),
+        Some((&kind, value)) if kind < NO_TYPES => Ok((kind, value, version)),
         _ => Err(Error::BadData),
     }
 }
 
-/// The bytes before the footer, if the footer is valid.
-fn verified(payload: &[u8]) -> Option<&[u8]> {
+/// The bytes before the footer and the footer's version, if the footer is valid.
+fn verified(payload: &[u8]) -> Option<(&[u8], u16)> {
     let (content, footer) = payload.split_at(payload.len().checked_sub(FOOTER_BYTES)?);
     let (checked, crc) = payload.split_at(payload.len() - CRC_BYTES);
     let version = u16::from_le_bytes([footer[0], footer[1]]);
     let right = version <= MAX_VERSION && CRC.checksum(checked).to_le_bytes() == crc;
-    right.then_some(content)
-}
-
-fn read_string<'a>(rest: &mut PayloadReader<'a>, limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
-    match rest.len().ok_or(Error::BadData)? {
-        Len::Bytes(len) => {
-            let value = rest.take(len).ok_or(Error::BadData)?;
-            limits.value(value.len())?;
-            Ok(Cow::Borrowed(value))
-        }
-        Len::Encoded(LZF) => read_packed(rest, limits).map(Cow::Owned),
-        Len::Encoded(kind) => {
-            let number = rest.integer(kind).ok_or(Error::BadData)?;
-            Ok(Cow::Owned(itoa::Buffer::new().format(number).as_bytes().to_vec()))
-        }
-    }
-}
-
-fn read_packed(rest: &mut PayloadReader<'_>, limits: &Limits) -> Result<Vec<u8>, Error> {
-    let (packed, len) = rest.packed().ok_or(Error::BadData)?;
-    if len == 0 {
-        // Redis's unpacker returns 0 for an error too, so the value is empty whatever the packed
-        // bytes are.
-        return Ok(Vec::new());
-    }
-    let len = usize::try_from(len).map_err(|_| Error::BadData)?;
-    limits.value(len)?;
-    limits.reply(len)?;
-    lzf::unpack(packed, len).ok_or(Error::BadData)
-}
-
-/// A length, or how a string is encoded.
-enum Len {
-    Bytes(u64),
-    Encoded(u8),
-}
-
-/// The bytes that are not read yet.
-struct PayloadReader<'a>(&'a [u8]);
-
-impl<'a> PayloadReader<'a> {
-    fn take(&mut self, len: u64) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn len(&mut self) -> Option<Len> {
-        let [first] = self.array()?;
-        let low = first & !ENCODED;
-        Some(match first {
-            LEN_32 => Len::Bytes(u32::from_be_bytes(self.array()?).into()),
-            LEN_64 => Len::Bytes(u64::from_be_bytes(self.array()?)),
-            _ if first & ENCODED == ENCODED => Len::Encoded(low),
-            _ if first & ENCODED == LEN_14 => {
-                let [second] = self.array()?;
-                Len::Bytes(u64::from(low) << 8 | u64::from(second))
-            }
-            _ if first & ENCODED == 0 => Len::Bytes(low.into()),
-            _ => return None,
-        })
-    }
-
-    fn integer(&mut self, kind: u8) -> Option<i32> {
-        Some(match kind {
-            INT_8 => i8::from_le_bytes(self.array()?).into(),
-            INT_16 => i16::from_le_bytes(self.array()?).into(),
-            INT_32 => i32::from_le_bytes(self.array()?),
-            _ => return None,
-        })
-    }
-
-    /// A packed string and its unpacked length; `None` if it cannot unpack to that length.
-    fn packed(&mut self) -> Option<(&'a [u8], u64)> {
-        let [packed, len] = [self.len()?, self.len()?].map(|len| match len {
-            // Redis does not check here that the number is a length and not an encoding.
-            Len::Bytes(number) => number,
-            Len::Encoded(number) => number.into(),
-        });
-        let packed = self.take(packed)?;
-        lzf::may_unpack_to(packed.len(), len).then_some((packed, len))
-    }
+    right.then_some((content, version))
 }
 
 #[cfg(test)]
