@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Words, proxy, skip};
 
-/// Tests that use other types indirectly, or rely on the effects of such a test; and two that expect
-/// the fields of a hash with long values in the order in which they came: midi has these in a table.
+/// Tests that use other types indirectly, or rely on the effects of such a test. Two expect long
+/// values of a hash in the order in which they came: midi has such fields in a table.
 const SKIPPED: [&str; 5] = [
     "Hash ziplist of various encodings",
     "Hash ziplist of various encodings - sanitize dump",
