@@ -39,7 +39,8 @@ pub(super) static LCS: Command = Command {
 
 fn lcs(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     // Redis looks at the types before the options.
-    (cx.lcs_value(0)?, cx.lcs_value(1)?);
+    cx.lcs_value(0)?;
+    cx.lcs_value(1)?;
     let options = LcsOptions::parse(&cx.args)?;
     if cx.lcs_cells()? > LCS_CELLS_AT_ONCE {
         return Err(Error::LongWork);
