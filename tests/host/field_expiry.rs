@@ -444,7 +444,7 @@ fn expiry(random: &mut Random, word: &str) -> String {
 fn random_commands(twin: &mut Twin, seed: u64) {
     const ALL: &str = "a b c d e";
     let mut random = Random::new(seed);
-    for line in ["DEL h g text", "SET text 1"] {
+    for line in ["DEL h g nosuch text", "SET text 1"] {
         twin.push_line(line);
     }
     for _ in 0..400 {
