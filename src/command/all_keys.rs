@@ -170,9 +170,9 @@ pub(super) static IMPORT: Command = Command {
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Copies the host's strings and hashes of the database into midi, or moves them, \
-                      with their expiry. Returns how many were copied, skipped because present, \
-                      and skipped because of another type.",
+            summary: "Copies the host's strings and hashes of the database into midi, or moves \
+                      them, with their expiry. Returns how many were copied, skipped because \
+                      present, and skipped because of another type.",
             complexity: "O(N), N being the number of the host's keys in the database",
             args: COPY,
         },

@@ -74,7 +74,7 @@ impl Which {
 /// The options of the two commands, in any order. As in Redis, both know the words of the other
 /// one, and refuse them at last.
 #[derive(Default)]
-struct Options {
+struct FieldOptions {
     /// The arguments that are the fields.
     fields: Option<Range<usize>>,
     /// The time of EX, PX, EXAT or PXAT.
@@ -85,9 +85,9 @@ struct Options {
     existing: Option<bool>,
 }
 
-impl Options {
-    fn parse(cx: &OneKey<'_>, which: Which) -> Result<(Range<usize>, Options), Error> {
-        let mut options = Options::default();
+impl FieldOptions {
+    fn parse(cx: &OneKey<'_>, which: Which) -> Result<(Range<usize>, FieldOptions), Error> {
+        let mut options = FieldOptions::default();
         let mut at = 2;
         while at < cx.args.len() {
             at = options.take(cx, which, at)?;
@@ -147,7 +147,7 @@ impl Options {
 
 fn hgetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let fields = cx.fields()?;
-    let (listed, options) = Options::parse(cx, Which::Get)?;
+    let (listed, options) = FieldOptions::parse(cx, Which::Get)?;
     let names = &cx.args.from(listed.start)[..listed.len()];
     let bytes = |name: &&[u8]| {
         ELEMENT_BYTES + fields.and_then(|fields| fields.get(name)).map_or(0, <[u8]>::len)
@@ -173,7 +173,7 @@ fn hgetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 /// Changes the expiry of a field that is there, if it is to be changed. Returns whether it has.
-fn change_expiry(cx: &mut OneKey<'_>, name: &[u8], options: &Options) -> Result<bool, Error> {
+fn change_expiry(cx: &mut OneKey<'_>, name: &[u8], options: &FieldOptions) -> Result<bool, Error> {
     if let Some(time) = options.time {
         cx.expire_or_remove(name, time);
         return Ok(true);
@@ -187,7 +187,7 @@ fn change_expiry(cx: &mut OneKey<'_>, name: &[u8], options: &Options) -> Result<
 
 fn hsetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let args = cx.args;
-    let (listed, options) = Options::parse(cx, Which::Set)?;
+    let (listed, options) = FieldOptions::parse(cx, Which::Set)?;
     let fields = cx.fields()?;
     let pairs = || listed.clone().step_by(2);
     let is_there = |at: usize| fields.is_some_and(|fields| fields.get(args.get(at)).is_some());
@@ -211,7 +211,7 @@ fn hsetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 /// Sets the field at argument `at` to the next one. A time that has passed removes it: there is no
 /// need to set it first.
-fn set_listed(cx: &mut OneKey<'_>, at: usize, options: &Options) -> Result<(), Error> {
+fn set_listed(cx: &mut OneKey<'_>, at: usize, options: &FieldOptions) -> Result<(), Error> {
     let (args, name) = (cx.args, cx.args.get(at));
     if options.time.is_some_and(|time| cx.now().deletes(time)) {
         cx.key.remove_field(name);

@@ -380,8 +380,8 @@ impl Ledger {
         removed
     }
 
-    /// Sets a key to a hash of these fields: name, value, expiry. There is at least one, and no name
-    /// twice.
+    /// Sets a key to a hash of these fields: name, value, expiry. There is at least one, and no
+    /// name comes twice.
     pub fn put_hash<'f>(
         &self,
         locked: Locked<'_>,

@@ -127,8 +127,8 @@ fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
     move |error| TextError::Replay { error, offset }
 }
 
-/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or one may
-/// be about any number of keys, or it is a part.
+/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or one
+/// may be about any number of keys, or it is a part.
 pub fn is_for_here(text: &[u8]) -> bool {
     match version_of(text) {
         Some(1) => may_be_of_all(text),

@@ -1,5 +1,5 @@
-//! The host's own SET, RESTORE, DUMP and DEL, which copies call. The host logs and reports them as it does for any
-//! client.
+//! The host's own SET, RESTORE, DUMP and DEL, which copies call. The host logs and reports them as
+//! it does for any client.
 
 use std::ffi::CStr;
 use std::ptr;

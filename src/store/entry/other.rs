@@ -105,7 +105,8 @@ impl Entry {
         }
     }
 
-    /// Whether the value is a block that begins with the time at which the first part of it expires.
+    /// Whether the value is a block that begins with the time at which the first part of it
+    /// expires.
     #[inline]
     pub(in crate::store) fn is_timed_block(&self) -> bool {
         self.flags() & TYPE == TIMED_HASH

@@ -27,9 +27,9 @@ impl Table {
         self.parts_due = self.parts_due.min(due);
     }
 
-    /// Calls `due` with the keys that have parts that were due before `horizon`, segment by segment,
-    /// while `more` returns true. The caller removes these parts; a key that is left as it is must
-    /// be noted again with [`Table::note_parts`]. True when the last segment is done.
+    /// Calls `due` with the keys that have parts that were due before `horizon`, segment by
+    /// segment, while `more` returns true. The caller removes these parts; a key that is left as it
+    /// is must be noted again with [`Table::note_parts`]. True when the last segment is done.
     pub fn find_due_parts(
         &mut self,
         horizon: UnixMs,
