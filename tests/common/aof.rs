@@ -80,7 +80,7 @@ pub fn records(server: &Server) -> Vec<Words> {
             b"SETRANGE" => record.len() > 4,
             name => name == b"RESTORE" || name == b"BITOP",
         };
-        let needs_5 = |record: &Words| [&b"HSET"[..], b"HDEL"].contains(&record[0].as_slice());
+        let needs_5 = |record: &Words| record[0].starts_with(b"H");
         let version = match &records {
             records if records.iter().any(needs_5) => "VERSION 5",
             records if records.iter().any(needs_2) => "VERSION 2",
