@@ -42,11 +42,11 @@ pub fn is_resp3(ctx: Ctx<'_>) -> bool {
 
 /// A client's reply, through a command's context, a reply callback's, or a
 /// blocked client's thread-safe one (any thread).
-pub struct HostReply<'a>(*mut RawCtx, Protocol, PhantomData<&'a RawCtx>);
+pub struct HostReply<'a>(*mut RawCtx, ReplyProtocol, PhantomData<&'a RawCtx>);
 
 /// The protocol that a client speaks.
 #[derive(Clone, Copy)]
-enum Protocol {
+enum ReplyProtocol {
     /// To be asked for on the main thread.
     Unknown,
     /// It was asked for. True for RESP3.
@@ -57,7 +57,7 @@ impl<'a> HostReply<'a> {
     /// Replies to the client of this context.
     #[inline]
     pub fn new(ctx: Ctx<'a>) -> Self {
-        HostReply(ctx.raw(), Protocol::Unknown, PhantomData)
+        HostReply(ctx.raw(), ReplyProtocol::Unknown, PhantomData)
     }
 
     /// Replies to a blocked client, on any thread.
@@ -66,16 +66,16 @@ impl<'a> HostReply<'a> {
     /// `ctx` must be its thread-safe context, live for the whole lifetime and used by nothing else
     /// meanwhile.
     pub unsafe fn to_blocked(ctx: *mut RawCtx, resp3: bool) -> Self {
-        HostReply(ctx, Protocol::Known(resp3), PhantomData)
+        HostReply(ctx, ReplyProtocol::Known(resp3), PhantomData)
     }
 
     fn is_resp3(&mut self) -> bool {
-        if let Protocol::Known(resp3) = self.1 {
+        if let ReplyProtocol::Known(resp3) = self.1 {
             return resp3;
         }
         // SAFETY: the context is valid, and this is the main thread.
         let resp3 = is_resp3(unsafe { Ctx::new(self.0) });
-        self.1 = Protocol::Known(resp3);
+        self.1 = ReplyProtocol::Known(resp3);
         resp3
     }
 
