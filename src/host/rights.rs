@@ -18,12 +18,12 @@ pub struct Rights {
     /// `None` if a command has no user, as in another module's call.
     user: Option<Vec<u8>>,
     at_door: bool,
-    steps: Steps,
+    steps: WalkSteps,
 }
 
 /// The steps at each key, and those at each that is a hash.
 #[derive(Clone, Default)]
-struct Steps {
+struct WalkSteps {
     plain: StepsAsked,
     hash: StepsAsked,
 }
@@ -46,7 +46,7 @@ impl Rights {
         let asked = |steps: &[WalkStep]| {
             steps.iter().map(|step| (step.question(), step.access)).collect::<StepsAsked>()
         };
-        let steps = call.row().walk.map_or(Steps::default(), |walk| Steps {
+        let steps = call.row().walk.map_or(WalkSteps::default(), |walk| WalkSteps {
             plain: asked((walk.steps)(&call.args)),
             hash: asked((walk.hash_steps)(&call.args)),
         });
@@ -59,7 +59,7 @@ impl Rights {
     /// [`Error::NoPermission`] if the user no longer exists.
     pub fn now(&self, locked: Locked<'_>) -> Result<RightsNow, Error> {
         let Some(name) = &self.user else {
-            return Ok(RightsNow { user: None, steps: Steps::default() });
+            return Ok(RightsNow { user: None, steps: WalkSteps::default() });
         };
         let user = USERS.rights(locked, name, self.at_door).ok_or(Error::NoPermission)?;
         Ok(RightsNow { user: Some(user), steps: self.steps.clone() })
@@ -128,7 +128,7 @@ const NO_USER: &[u8] = b"cannot run as user";
 pub struct RightsNow {
     /// `None` may do everything.
     user: Option<Arc<User>>,
-    steps: Steps,
+    steps: WalkSteps,
 }
 
 impl RightsNow {

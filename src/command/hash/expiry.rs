@@ -9,15 +9,13 @@ use crate::command::{
 };
 use crate::store::UnixMs;
 
-type Write = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
-
 const fn row(
     name: &'static str,
     arity: i32,
     twins: &'static [&'static str],
     summary: &'static str,
     args: &'static [Arg],
-    action: Write,
+    action: super::HashEdit,
 ) -> Command {
     Command {
         name,

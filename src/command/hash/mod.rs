@@ -19,11 +19,14 @@ pub(super) use read::{HEXISTS, HGET, HGETALL, HKEYS, HLEN, HMGET, HSTRLEN, HVALS
 pub(super) use scan::HSCAN;
 pub(super) use write::{HDEL, HGETDEL, HINCRBY, HINCRBYFLOAT, HMSET, HSET, HSETNX};
 
-use super::{Arg, ArgKind, Error, OneKey, arg};
+use super::{Arg, ArgKind, Error, OneKey, Reply, arg};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const FIELD: Arg = arg("field", ArgKind::String);
 const VALUE: Arg = arg("value", ArgKind::String);
+
+/// What a command that changes a hash does.
+type HashEdit = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 
 impl OneKey<'_> {
     /// The fields of the key's hash, but for those whose expiry has passed; `None` if the key does

@@ -1,7 +1,7 @@
 //! Changing fields.
 
 use super::listed::{FIELDS, listed_at_end};
-use super::{FIELD, KEY, VALUE};
+use super::{FIELD, HashEdit, KEY, VALUE};
 use crate::command::extended::Extended;
 use crate::command::{
     Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
@@ -9,14 +9,12 @@ use crate::command::{
 };
 use crate::store::Value;
 
-type Write = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
-
 const fn row(
     name: &'static str,
     arity: i32,
     summary: &'static str,
     args: &'static [Arg],
-    action: Write,
+    action: HashEdit,
 ) -> Command {
     Command {
         name,
