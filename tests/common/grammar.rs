@@ -212,7 +212,7 @@ impl Grammar {
             return;
         }
         let docs = client.call(&["COMMAND", "DOCS", name]).map();
-        let own = ["info", "help"].contains(&name);
+        let own = ["info", "help", "slowlog"].contains(&name);
         match docs.get(name).filter(|_| !own) {
             Some(docs) => self.learn_docs(name, docs.clone()),
             None => self.left_out.push(format!("{name}: midi's own")),

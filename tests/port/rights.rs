@@ -78,9 +78,9 @@ fn arguments(row: &Command) -> Vec<&'static str> {
 /// Hosts judge a command only with the right number of arguments, and a twin takes others.
 fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
     match name {
-        "restore" => vec!["1", "1", "1"],
+        "restore" | "hset" => vec!["1", "1", "1"],
         "client|kill" => vec!["id", "1"],
-        "mset" | "set" => vec!["1", "1"],
+        "mset" | "set" | "hget" | "hdel" => vec!["1", "1"],
         "getdel" | "get" | "keys" => vec!["1"],
         "command|docs" => vec![],
         _ => arguments(row),
