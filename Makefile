@@ -17,7 +17,7 @@ test: ## all tests on Redis 7.0, and those that talk to a host on Redis 8.6 and 
 test-hosts: ## the tests that talk to a host on every host; HOSTS= chooses some
 	@bash scripts/test-hosts.sh $(HOSTS)
 
-test-clients: ## clients in Python, Node, Go and Java, and Redis's own tools, against midi's port
+test-clients: ## clients in Python, Node, Go and Java, redis_exporter, and Redis's own tools, against midi's port
 	@bash scripts/test-clients.sh
 
 test-long: ## loom, the sanitizers, the fuzzer and long random tests; STAGES= chooses some

@@ -46,16 +46,28 @@ java_clients() {
     export MIDI_CLIENT_LETTUCE="java -cp target/clients/java/classes:target/clients/java/lib/* Lettuce"
 }
 
+exporter() {
+    if have redis_exporter; then
+        export MIDI_REDIS_EXPORTER=redis_exporter
+        return 0
+    fi
+    have go || { skip "redis_exporter: no go"; return 0; }
+    GOBIN="$PWD/target/clients/exporter" go install github.com/oliver006/redis_exporter@v1.88.0 </dev/null ||
+        { skip "redis_exporter: it could not be built"; return 0; }
+    export MIDI_REDIS_EXPORTER=target/clients/exporter/redis_exporter
+}
+
 python_client
 node_clients
 go_client
 java_clients
+exporter
 for program in redis-cli redis-benchmark memtier_benchmark; do
     have "$program" || skip "$program: there is none"
 done
 
 cargo build --release --locked
-cargo test --locked --no-fail-fast --test port --test tools -- clients:: programs:: --nocapture --test-threads 1
+cargo test --locked --no-fail-fast --test port --test tools -- clients:: programs:: exporter:: --nocapture --test-threads 1
 if [ ${#skipped[@]} -gt 0 ]; then
     printf '\nSKIPPED:\n'
     printf '    %s\n' "${skipped[@]}"

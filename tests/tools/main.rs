@@ -6,6 +6,7 @@ mod common;
 
 mod docs;
 mod docs_pages;
+mod exporter;
 mod imports;
 mod layout;
 mod methods;
