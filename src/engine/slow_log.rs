@@ -256,7 +256,10 @@ mod tests {
 
     #[test]
     fn arguments_are_cut_and_secrets_left_out() {
-        let number = |name: &[u8]| find(name).expect("a command");
+        let number = |name: &[u8]| {
+            let rows = COMMANDS.iter().position(|row| row.name.as_bytes() == name);
+            rows.expect("a command")
+        };
         let long = [b'x'; SLOW_ARGUMENT_BYTES + 1];
         let cut = [&long[1..], b"... (1 more bytes)"].concat();
         let of = |name: &[u8], list: &[&[u8]]| words(number(name), &Args::new(list));
