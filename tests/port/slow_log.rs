@@ -37,8 +37,8 @@ fn address(client: &mut Client) -> String {
     words.next().expect("an address").to_owned()
 }
 
-/// A script that takes far more than 10 ms anywhere. TIME stands still in scripts of newer hosts, and
-/// older ones have no other clock.
+/// A script that takes far more than 10 ms anywhere. TIME stands still in scripts of newer hosts,
+/// and older ones have no other clock.
 const SLOW: &str = "for _ = 1, 3e7 do end";
 
 #[test]
