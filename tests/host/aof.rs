@@ -190,6 +190,35 @@ fn storm(server: &Server, grammar: &Grammar, seed: u64, count: usize) -> BTreeMa
     fine
 }
 
+/// Does each of [`OWN`] once, on keys that fit: which of them have been drawn for such a key is
+/// chance.
+fn do_own(server: &Server, fine: &mut BTreeMap<String, usize>) {
+    let mut client = server.client();
+    for line in [
+        "set own:a 1",
+        "delex own:a IFEQ 1",
+        "set own:a 1",
+        "delifeq own:a 1",
+        "increx own:b BYINT 7",
+        "msetex 2 own:c 1 own:d 2",
+        "populate 1 own",
+        "hset own:h a 1 b 2 c 3 d 4",
+        "hexpire own:h 10000000 FIELDS 2 a b",
+        "hpexpire own:h 10000000000 FIELDS 1 c",
+        "hexpireat own:h 4102444800 GT FIELDS 1 a",
+        "hpexpireat own:h 4102444800123 XX FIELDS 1 b",
+        "hpersist own:h FIELDS 1 a",
+        "hgetex own:h PXAT 4102444800456 FIELDS 1 c",
+        "hsetex own:h FXX KEEPTTL FIELDS 1 b 5",
+        "hgetdel own:h FIELDS 1 d",
+    ] {
+        let reply = client.run(&format!("MIDI.{line}"));
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+        let name = line.split(' ').next().unwrap_or_default();
+        *fine.entry(name.to_owned()).or_default() += 1;
+    }
+}
+
 /// Each command that writes must have been drawn, and have done something.
 fn check_coverage(fine: &BTreeMap<String, usize>) {
     let writes = host_commands().filter(|row| row.flags.write && row.doors != Doors::Host);
@@ -207,6 +236,7 @@ fn random_commands(mode: Mode) {
     let seed = from_environment("MIDI_AOF_SEED", 1);
     let count = from_environment("MIDI_AOF_COMMANDS", 6_000) as usize;
     let mut fine = storm(&server, &grammar, seed, count);
+    do_own(&server, &mut fine);
     let mut client = survives(&mut server, "after random commands");
 
     client.ok("MIDI.POPULATE 500 stay 30");
