@@ -531,7 +531,11 @@ fn is_one_of(word: &[u8], names: &[&str]) -> bool {
 /// compute something that C leaves undefined (RESTORE does not check that its time fits
 /// 64 bits), or whether the result depends on two clocks.
 fn is_unfit(args: &[Vec<u8>]) -> bool {
-    if is_answered_twice(args) || is_of_large_offset(args) || is_newer_bitop(args) {
+    if is_answered_twice(args)
+        || is_of_large_offset(args)
+        || is_newer_bitop(args)
+        || draws_without_end(args)
+    {
         return true;
     }
     let time_first = is_one_of(&args[0], &TIME_FIRST);
@@ -547,6 +551,12 @@ fn is_unfit(args: &[Vec<u8>]) -> bool {
         is_time
             && number.is_some_and(|number| (1..10_000_000).contains(&number) || overflows(number))
     }) || compares_twice(args)
+}
+
+/// Whether HRANDFIELD would draw so many fields that the server itself does not come to an end.
+fn draws_without_end(args: &[Vec<u8>]) -> bool {
+    let count = args.get(2).and_then(|text| std::str::from_utf8(text).ok()?.parse::<i64>().ok());
+    is_one_of(&args[0], &["hrandfield"]) && count.is_some_and(|count| count < -10_000)
 }
 
 /// Whether EXPIRE compares with a time that other commands use, too: the same number is later
