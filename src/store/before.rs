@@ -135,6 +135,12 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
+    /// Whether it has no memory of its own.
+    #[inline(always)]
+    pub(super) fn owns_nothing(&self) -> bool {
+        matches!(self, ChangeKind::Nothing | ChangeKind::Expiry | ChangeKind::Whole)
+    }
+
     /// The kind of this change and another one together.
     pub(super) fn and(&mut self, other: Self) {
         match (&mut *self, other) {

@@ -74,10 +74,10 @@ impl Done {
         std::mem::take(&mut self.before)
     }
 
-    /// Drops it, without a call if it has kept nothing.
+    /// Drops it, without a call if it owns nothing.
     #[inline(always)]
     pub fn discard(self) {
-        if self.before.is_empty() && !self.before.spilled() {
+        if self.before.is_empty() && !self.before.spilled() && self.kind.owns_nothing() {
             std::mem::forget(self);
         }
     }
