@@ -240,8 +240,9 @@ fn before_sleep(ctx: Ctx<'_>) {
 }
 
 fn on_cron(ctx: Ctx<'_>) {
-    instance().gates.refresh(ctx);
-    notifications::refresh(ctx);
+    if instance().gates.on_cron(ctx) {
+        notifications::refresh(ctx);
+    }
     USERS.on_cron(ctx.locked());
     watch::on_cron(ctx.locked());
     confirmed::may_change();

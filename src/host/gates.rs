@@ -7,17 +7,24 @@
 //! them. So news that the host itself gets in its cron (the end of a BGSAVE, replicas that lag) is
 //! no older here than there.
 //!
+//! A host at rest is asked once a second: it has run no command for a while, midi's keys take what
+//! they took, nothing is wrong, and no replicas must be counted. What may then be a second old here
+//! is a fork for a save point that failed, and memory that the host has freed by itself.
+//!
 //! | what | asked | when |
 //! |---|---|---|
 //! | flags | in every turn | while a port is open |
 //! | INFO | `stale` | an event, a fork or cron came since; or workers want credit |
 //! | CONFIG | `settings_stale` | a setting may have changed; while a port is open |
 
+use std::cell::LazyCell;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use redis_module::raw;
 
-use super::api::Ctx;
+use super::api::{Ctx, InfoSection};
 use super::instance::instance;
 use super::pause::Paused;
 use super::persistence::{hand_over, save_points};
@@ -73,6 +80,34 @@ impl HostGates {
         }
     }
 
+    /// A tick of the host's cron: reads everything, or at rest once a second what may change by
+    /// itself. Returns whether it has.
+    pub fn on_cron(&self, ctx: Ctx<'_>) -> bool {
+        let is_busy = self.is_busy();
+        if !self.rest.lock().asks(Instant::now(), is_busy) {
+            return false;
+        }
+        if is_busy || instance().backlog.may_be_there() {
+            self.refresh(ctx);
+        } else {
+            // No replica has come, so no backlog.
+            self.read(ctx);
+        }
+        true
+    }
+
+    /// Whether something has happened since the last tick of which no event tells, or may be about
+    /// to happen.
+    fn is_busy(&self) -> bool {
+        let bytes = instance().engine.ledger.books.totals().bytes as u64;
+        let has_grown = self.bytes.get() != bytes;
+        self.bytes.set(bytes);
+        let has_run = self.has_run.get();
+        self.has_run.set(false);
+        let is_closed = self.disk_error.get() || self.aof_error.get();
+        has_run || has_grown || is_closed || self.stale.get() || self.counts_replicas.get()
+    }
+
     /// Reads everything, outside of any event or command.
     pub fn ask_host(&self, locked: Locked<'_>) {
         guarded((), || self.refresh(instance().ctx(locked)));
@@ -81,20 +116,25 @@ impl HostGates {
     /// Reads everything.
     #[cold]
     pub fn refresh(&self, ctx: Ctx<'_>) {
-        let ports = self.ports.get();
         if self.settings_stale.replace(false) {
             self.read_settings(ctx);
         }
         self.stale.set(false);
         instance().backlog.look(ctx);
-        self.few_replicas.set(ports && self.has_few_replicas(ctx));
+        self.read(ctx);
+    }
+
+    /// Reads all but the settings and the backlog.
+    fn read(&self, ctx: Ctx<'_>) {
+        let ports = self.ports.get();
+        let good = if ports { self.good_replicas(ctx) } else { None };
+        self.counts_replicas.set(good.is_some());
+        self.few_replicas.set(good.is_some_and(|good| self.are_too_few(ctx, good)));
+        let persistence = LazyCell::new(|| ctx.info(c"persistence"));
         let stops = ports && self.stops_at_disk_error.get();
-        let failed = || {
-            ctx.info_text(c"persistence", c"rdb_last_bgsave_status")
-                .is_none_or(|text| text != b"ok")
-        };
-        self.disk_error.set(stops && failed());
-        self.read_aof_status(ctx);
+        self.disk_error.set(stops && is_bad(&persistence, c"rdb_last_bgsave_status"));
+        let logs = logs_to_aof(ctx);
+        self.aof_is(ctx, logs && is_bad(&persistence, c"aof_last_write_status"));
         self.look(ctx);
         let flags = ctx.flags();
         instance().eviction.refresh(ctx, flags & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0);
@@ -113,25 +153,19 @@ impl HostGates {
     /// host's verdict on a write. A verdict for another reason may hide this one.
     pub fn look_at_aof(&self, ctx: Ctx<'_>) {
         let is_passed = self.judges_at_any_time.get() && !ctx.would_refuse(c"MIDI.JOURNAL");
-        let has_failed = !is_passed && self.aof_has_failed(ctx);
+        let is_bad = || is_bad(&ctx.info(c"persistence"), c"aof_last_write_status");
+        let has_failed = !is_passed && logs_to_aof(ctx) && is_bad();
         if has_failed != self.aof_error.get() {
             self.refresh(ctx);
         }
     }
 
-    fn read_aof_status(&self, ctx: Ctx<'_>) {
-        let has_failed = self.aof_has_failed(ctx);
+    fn aof_is(&self, ctx: Ctx<'_>, has_failed: bool) {
         if has_failed && !self.aof_error.get() {
             let errno = hand_over::error_number(ctx);
             instance().engine.ledger.admission.aof_errno.store(errno, Ordering::Relaxed);
         }
         self.aof_error.set(has_failed);
-    }
-
-    fn aof_has_failed(&self, ctx: Ctx<'_>) -> bool {
-        let is_on = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
-        let status = || ctx.info_text(c"persistence", c"aof_last_write_status");
-        is_on && status().is_none_or(|text| text != b"ok")
     }
 
     /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
@@ -160,18 +194,19 @@ impl HostGates {
         self.replicas_wanted.set(wanted.map_or(UNKNOWN, |wanted| wanted as u64));
     }
 
-    /// Whether the host has fewer replicas than it wants for writes. INFO counts the good ones only
-    /// if it wants some, and any lag is not allowed: else there are never too few.
-    fn has_few_replicas(&self, ctx: Ctx<'_>) -> bool {
-        let wanted = self.replicas_wanted.get();
-        if wanted == 0 {
-            return false;
-        }
-        let good = ctx.info_number(c"replication", c"min_slaves_good_slaves");
-        good.is_some_and(|good| match wanted {
+    /// How many good replicas the host counts. INFO has them only if it wants some for writes, and
+    /// any lag is not allowed: else there are never too few.
+    fn good_replicas(&self, ctx: Ctx<'_>) -> Option<u64> {
+        let counts = self.replicas_wanted.get() != 0;
+        counts.then(|| ctx.info_number(c"replication", c"min_slaves_good_slaves")).flatten()
+    }
+
+    /// Whether these are fewer replicas than the host wants for writes.
+    fn are_too_few(&self, ctx: Ctx<'_>, good: u64) -> bool {
+        match self.replicas_wanted.get() {
             UNKNOWN => ctx.refusal_of(c"MIDI.JOURNAL").starts_with(b"NOREPLICAS "),
             wanted => good < wanted,
-        })
+        }
     }
 
     /// Reads the flags, and combines them with what is known.
@@ -234,6 +269,15 @@ impl HostGates {
         self.may_change();
         goes_on
     }
+}
+
+fn logs_to_aof(ctx: Ctx<'_>) -> bool {
+    ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0
+}
+
+/// Whether a status in INFO is another than `ok`, or is missing.
+fn is_bad(info: &InfoSection<'_>, field: &CStr) -> bool {
+    info.text(field).is_none_or(|text| text != b"ok")
 }
 
 /// Bytes left below `maxmemory`.

@@ -39,6 +39,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     // SAFETY: the host's own, while we run.
     let command = unsafe { Filtered::new(filter) };
     let here = instance();
+    here.gates.has_run.set(true);
     if here.unit.is_open.get() {
         guarded(false, || end_if_over(command.locked()));
     }

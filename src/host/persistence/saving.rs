@@ -73,6 +73,8 @@ pub fn child_was_born(ctx: Ctx<'_>) {
 
 /// A child has ended. The host knows by now what came of it.
 pub fn child_died(ctx: Ctx<'_>) {
+    // A save that failed may stop writes.
+    instance().gates.may_change();
     let status = instance().saves.lock().child_status.take();
     if let Some(status) = status {
         note(ctx.info_text(c"persistence", status).is_some_and(|text| text == b"ok"));
