@@ -8,8 +8,8 @@
 //! no older here than there.
 //!
 //! A host at rest is asked once a second: it has run no command for a while, midi's keys take what
-//! they took, nothing is wrong, and no replicas must be counted. What may then be a second old here
-//! is a fork for a save point that failed, and memory that the host has freed by itself.
+//! they took, nothing is wrong, there is no limit at which midi evicts, and no replicas must be
+//! counted. What may then be a second old here is a fork for a save point that failed.
 //!
 //! | what | asked | when |
 //! |---|---|---|
@@ -105,7 +105,9 @@ impl HostGates {
         let has_run = self.has_run.get();
         self.has_run.set(false);
         let is_closed = self.disk_error.get() || self.aof_error.get();
-        has_run || has_grown || is_closed || self.stale.get() || self.counts_replicas.get()
+        let evicts = instance().engine.ledger.eviction.is_on();
+        let polls = is_closed || evicts || self.counts_replicas.get();
+        has_run || has_grown || polls || self.stale.get()
     }
 
     /// Reads everything, outside of any event or command.
