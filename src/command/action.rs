@@ -177,6 +177,10 @@ pub enum PortCommand {
     ConfigResetStat,
     /// `LATENCY HISTOGRAM [command ...]`.
     LatencyHistogram,
+    /// Another subcommand of LATENCY, which the host answers.
+    Latency,
+    /// `LATENCY HELP`.
+    LatencyHelp,
     /// `DEBUG POPULATE count [prefix] [size]`.
     Debug,
     /// `ACL WHOAMI`.

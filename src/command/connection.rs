@@ -7,10 +7,10 @@ use super::{
     PortCommand, arg, docs, word,
 };
 
-const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
-const FAST: Flags = Flags { fast: true, ..PLAIN };
-const NOSCRIPT: Flags = Flags { noscript: true, ..PLAIN };
-const ADMIN: Flags = Flags { admin: true, ..NOSCRIPT };
+pub(super) const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
+pub(super) const FAST: Flags = Flags { fast: true, ..PLAIN };
+pub(super) const NOSCRIPT: Flags = Flags { noscript: true, ..PLAIN };
+pub(super) const ADMIN: Flags = Flags { admin: true, ..NOSCRIPT };
 /// The flags of a command of a transaction.
 const IN_TRANSACTION: Flags = Flags { fast: true, allow_busy: true, ..NOSCRIPT };
 /// The flags of a command that any client may call.
@@ -30,7 +30,7 @@ const fn connection(
     }
 }
 
-const fn server(
+pub(super) const fn server(
     name: &'static str,
     arity: i32,
     flags: Flags,
@@ -68,7 +68,7 @@ const fn waiting(name: &'static str, arity: i32, which: PortCommand, docs: Docs)
 }
 
 /// A container of subcommands, whose rows follow it.
-const fn container(name: &'static str, docs: Docs) -> Command {
+pub(super) const fn container(name: &'static str, docs: Docs) -> Command {
     server(name, -2, Flags::NONE, "slow", PortCommand::Container, docs)
 }
 
@@ -78,7 +78,7 @@ impl Command {
         self
     }
 
-    const fn tips(mut self, tips: &'static [&'static str]) -> Self {
+    pub(super) const fn tips(mut self, tips: &'static [&'static str]) -> Self {
         self.tips = tips;
         self
     }
@@ -92,7 +92,7 @@ impl Command {
 const LOGIN: &[Arg] = &[arg("username", ArgKind::String), arg("password", ArgKind::String)];
 const SWITCH: &[Arg] = &[arg("enabled", ArgKind::OneOf(&[word("on", "ON"), word("off", "OFF")]))];
 const PER_CLIENT: &str = "O(N), N being the number of connections";
-const PER_COMMAND: &str = "O(N), N being the number of commands";
+pub(super) const PER_COMMAND: &str = "O(N), N being the number of commands";
 
 const CLIENT_TYPE: Arg = arg(
     "client-type",
@@ -121,13 +121,13 @@ const LIST_FILTER: &[Arg] = &[
     arg("pattern", ArgKind::Pattern).token("PATTERN"),
 ];
 
-const NAMES: &[Arg] = &[arg("command-name", ArgKind::String).optional().multiple()];
+pub(super) const NAMES: &[Arg] = &[arg("command-name", ArgKind::String).optional().multiple()];
 
 const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 51] = [
+pub(super) static ROWS: [Command; 37] = [
     connection(
         "ping",
         -1,
@@ -351,94 +351,6 @@ pub(super) static ROWS: [Command; 51] = [
             .takes(FULL_COMMAND),
     ),
     describe("command|help", 2, Describe::Help, docs("Lists COMMAND's subcommands.")),
-    server(
-        "info",
-        -1,
-        PLAIN,
-        "slow dangerous",
-        PortCommand::Info,
-        docs("Returns information about the server and midi.").takes(&[arg(
-            "section",
-            ArgKind::String,
-        )
-        .optional()
-        .multiple()]),
-    )
-    .tips(&[tips::ANY_OUTPUT, tips::ALL_SHARDS, tips::SPECIAL_RESPONSE]),
-    container("config", docs("Commands about settings.")),
-    server(
-        "config|get",
-        -3,
-        ADMIN,
-        "admin slow dangerous",
-        PortCommand::ConfigGet,
-        docs("Returns settings of the server and of midi.")
-            .costs("O(N), N being the number of settings")
-            .takes(&[arg("parameter", ArgKind::String).multiple()]),
-    ),
-    server(
-        "config|resetstat",
-        2,
-        ADMIN,
-        "admin slow dangerous",
-        PortCommand::ConfigResetStat,
-        docs("Resets the counts that INFO on the port reports."),
-    ),
-    container("latency", docs("Commands about how long commands take.")),
-    server(
-        "latency|histogram",
-        -2,
-        ADMIN,
-        "admin slow dangerous",
-        PortCommand::LatencyHistogram,
-        docs("Returns how many calls took how long.").costs(PER_COMMAND).takes(NAMES),
-    )
-    .tips(&[tips::ANY_OUTPUT, tips::ALL_NODES, tips::SPECIAL_RESPONSE]),
-    server(
-        "debug",
-        -2,
-        ADMIN,
-        "admin slow dangerous",
-        PortCommand::Debug,
-        docs("DEBUG POPULATE creates keys as POPULATE does; there is no other DEBUG subcommand.")
-            .costs("O(N), N being the number of keys"),
-    ),
-    container("acl", docs("Commands about users.")),
-    server(
-        "acl|whoami",
-        2,
-        NOSCRIPT,
-        "slow",
-        PortCommand::WhoAmI,
-        docs("Returns the client's user name."),
-    ),
-    container("module", docs("Commands about modules.")),
-    server(
-        "module|list",
-        2,
-        Flags { admin: true, noscript: true, ..Flags::NONE },
-        "admin slow dangerous",
-        PortCommand::ModuleList,
-        docs("Lists the server's modules.").costs("O(N), N being the number of modules"),
-    )
-    .tips(&[tips::ANY_ORDER]),
-    server(
-        "lastsave",
-        1,
-        FAST,
-        "admin fast dangerous",
-        PortCommand::LastSave,
-        docs("Returns when the server last saved its own keys."),
-    )
-    .tips(&[tips::ANY_OUTPUT]),
-    server(
-        "role",
-        1,
-        Flags { fast: true, ..NOSCRIPT },
-        "admin fast dangerous",
-        PortCommand::Role,
-        docs("Returns whether the server is a master or a replica."),
-    ),
     waiting(
         "wait",
         3,
@@ -456,8 +368,6 @@ pub(super) static ROWS: [Command; 51] = [
             arg("timeout", ArgKind::Integer),
         ]),
     ),
-    server("time", 1, FAST, "fast", PortCommand::Time, docs("Returns the server's time."))
-        .tips(&[tips::ANY_OUTPUT]),
     transaction(
         "multi",
         1,

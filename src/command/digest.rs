@@ -174,17 +174,7 @@ mod tests {
 
     #[test]
     fn digests_have_sixteen_digits() {
-        let limits = Limits {
-            listpack_entries: 0,
-            listpack_value: 0,
-            max_pattern_bytes: 0,
-            max_key_bytes: 0,
-            max_value_bytes: 0,
-            keep_bytes: 0,
-            max_atomic_keys: 0,
-            max_reply_bytes: usize::MAX,
-            max_bytes_at_once: usize::MAX,
-        };
+        let limits = Limits::NONE;
         let zeros =
             b"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytl\
               s2kwlj7626sd";

@@ -10,7 +10,7 @@ use super::{
 };
 use super::{arg, payload, tips, word};
 use crate::limits::LISTPACK_TEXT_BYTES;
-use crate::store::{Fields, SharedValue, Type, UnixMs, Value};
+use crate::store::{Fields, Type, UnixMs, Value};
 
 pub(super) static DUMP: Command = Command {
     name: "dump",
@@ -131,7 +131,7 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     }
     match restored {
         Restored::String(value) => {
-            with_kept(Cow::from(value), cx.limits, |value| cx.key.set(value, expire_at));
+            Value::lend(value.into(), cx.limits.keep_bytes, |value| cx.key.set(value, expire_at));
         }
         Restored::Hash(_) => restore_hash(cx, &fields, expire_at)?,
     }
@@ -148,7 +148,7 @@ fn restore_hash(
     cx.key.remove();
     for field in fields {
         let value = Cow::Borrowed(field.value.bytes());
-        with_kept(value, cx.limits, |value| {
+        Value::lend(value, cx.limits.keep_bytes, |value| {
             cx.key.set_field(field.field.bytes(), value, field.expire_at)
         })?;
     }
@@ -156,14 +156,6 @@ fn restore_hash(
         cx.key.expire_at(expire_at);
     }
     Ok(())
-}
-
-/// Lends a value; a large one in a buffer of its own.
-fn with_kept<R>(value: Cow<'_, [u8]>, limits: &Limits, lend: impl FnOnce(Value<'_>) -> R) -> R {
-    if value.len() < limits.keep_bytes {
-        return lend(Value::Inline(&value));
-    }
-    lend(Value::Shared(&SharedValue::new(value.into_owned())))
 }
 
 /// RESTORE's options.

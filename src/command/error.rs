@@ -81,7 +81,7 @@ errors! {
     /// RESTORE's payload holds no value.
     BadData => "ERR Bad data format",
     /// RESTORE's payload holds a value of a type that midi does not have.
-    NotAString =>
+    OtherType =>
         "ERR the DUMP payload is of another type; midi holds strings and hashes",
     /// OBJECT, MEMORY or SLOWLOG has no such subcommand.
     UnknownSubcommand => unknown_subcommand(name, args),

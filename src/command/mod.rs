@@ -44,6 +44,7 @@ mod reply;
 mod rights;
 mod row;
 mod scripting;
+mod server;
 mod set;
 pub mod slot;
 mod slow_log;
@@ -122,6 +123,8 @@ pub struct Limits {
     pub listpack_entries: usize,
     /// So it does a hash with a longer field or value, in bytes.
     pub listpack_value: usize,
+    /// OBJECT FREQ answers: the eviction policy goes by how often keys are used.
+    pub counts_uses: bool,
 }
 
 impl Limits {
@@ -136,6 +139,7 @@ impl Limits {
         max_bytes_at_once: usize::MAX,
         listpack_entries: usize::MAX,
         listpack_value: usize::MAX,
+        counts_uses: false,
     };
 
     /// Refuses a key that is too long.

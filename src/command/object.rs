@@ -27,8 +27,8 @@ pub(super) static OBJECT: Command = Command {
         summary: "Describes a value as Redis would. ENCODING is int, embstr (up to 44 bytes; some \
                   newer hosts have another limit) or raw; of a hash listpack, listpackex or \
                   hashtable. REFCOUNT is 2147483647 for the numbers 0 \
-                  to 9999, which Redis shares, and 1 otherwise. midi does not track FREQ and \
-                  IDLETIME.",
+                  to 9999, which Redis shares, and 1 otherwise. FREQ is 0 to 3, under a policy \
+                  that goes by how often keys are used. midi does not track IDLETIME.",
         complexity: "O(1)",
         args: &[
             arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)),
@@ -76,7 +76,7 @@ const OBJECT_HELP: &[&str] = &[
     "ENCODING <key>",
     "    How Redis would keep the value: int, embstr or raw.",
     "FREQ <key>",
-    "    Refused: midi does not count how often a key is used.",
+    "    How often the key was used, 0 to 3, under an LFU policy or allkeys-auto.",
     "IDLETIME <key>",
     "    Refused: midi does not note when a key is used.",
     "REFCOUNT <key>",
@@ -111,7 +111,7 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.null();
         return Ok(());
     };
-    let its_type = entry.value_type();
+    let (its_type, frequency) = (entry.value_type(), entry.frequency());
     if which == "encoding" && its_type == Type::Hash {
         let name = encoding_of_hash(Fields::of(entry)?, cx.limits);
         reply.bulk(name.as_bytes());
@@ -122,6 +122,7 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         ("refcount", Ok(value)) => reply.integer(references(value.bytes(), value.origin())),
         ("encoding", Err(WrongType)) => reply.bulk(its_type.name().as_bytes()),
         ("refcount", Err(WrongType)) => reply.integer(1),
+        ("freq", _) if cx.limits.counts_uses => reply.integer(frequency.into()),
         ("freq", _) => return Err(Error::FrequencyNotTracked),
         _ => return Err(Error::IdleTimeNotTracked),
     }

@@ -5,7 +5,7 @@ use super::{
     Run, arg, docs,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
-use crate::store::{Origin, SharedValue, Value, ValuePart};
+use crate::store::{Origin, Value, ValuePart};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -152,11 +152,7 @@ pub(super) fn extend_to(value: &mut Vec<u8>, len: usize) {
 
 /// Lends a new value, as a buffer that can grow if it is large.
 pub(super) fn with_made<R>(value: Vec<u8>, lend: impl FnOnce(Value<'_>) -> R) -> R {
-    if value.len() < GROWING_BYTES {
-        lend(Value::Inline(&value))
-    } else {
-        lend(Value::Shared(&SharedValue::new(value)))
-    }
+    Value::lend(value.into(), GROWING_BYTES, lend)
 }
 
 impl OneKey<'_> {

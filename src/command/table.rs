@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
     get, hash, increx, item, journal, key, keyspace_digest, lcs, object, populate, pubsub, range,
-    rename, scripting, set, slow_log, string,
+    rename, scripting, server, set, slow_log, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -64,8 +64,11 @@ static ROWS_OF_HOST: [&Command; OF_HOST] = rows_of_host!(references);
 /// The rows that only the memcached port has.
 static ROWS_OF_ITEMS: [Command; item::ROWS.len()] = item::ROWS;
 
+/// The number of the first command about the server.
+const SERVER: usize = OF_HOST + connection::ROWS.len();
+
 /// The number of the first command about scripts.
-const SCRIPTING: usize = OF_HOST + connection::ROWS.len();
+const SCRIPTING: usize = SERVER + server::ROWS.len();
 
 /// The number of the first command about channels.
 const PUBSUB: usize = SCRIPTING + scripting::ROWS.len();
@@ -81,8 +84,10 @@ pub static COMMANDS: [&Command; OF_RESP + item::ROWS.len()] = {
     while number < all.len() {
         all[number] = if number < OF_HOST {
             ROWS_OF_HOST[number]
-        } else if number < SCRIPTING {
+        } else if number < SERVER {
             &connection::ROWS[number - OF_HOST]
+        } else if number < SCRIPTING {
+            &server::ROWS[number - SERVER]
         } else if number < PUBSUB {
             &scripting::ROWS[number - SCRIPTING]
         } else if number < OF_RESP {

@@ -29,6 +29,7 @@ mod counters;
 mod dispatch;
 mod error_counts;
 mod jobs;
+mod latency;
 mod ledger;
 mod pubsub;
 mod replay;

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
+use super::latency::LatencyMonitor;
 use crate::command::{Args, COMMANDS, Command};
 use crate::limits::{
     SLOW_ARGUMENT_BYTES, SLOW_ARGUMENTS, SLOW_CALLS, SLOW_CALLS_DEFAULT, SLOWER_THAN_DEFAULT,
@@ -23,6 +24,8 @@ pub struct SlowLog {
     slower_than: AtomicI64,
     most: AtomicUsize,
     logged: Mutex<SlowCalls>,
+    /// For the host's LATENCY, which has a threshold of its own.
+    pub latency: LatencyMonitor,
 }
 
 /// The commands, the newest first.
@@ -87,6 +90,7 @@ impl Default for SlowLog {
             slower_than: AtomicI64::new(SLOWER_THAN_DEFAULT),
             most: AtomicUsize::new(SLOW_CALLS_DEFAULT),
             logged: Mutex::default(),
+            latency: LatencyMonitor::default(),
         }
     }
 }
@@ -104,28 +108,30 @@ impl SlowLog {
         self.logged.lock().calls.truncate(most);
     }
 
-    /// Whether anything is logged.
+    /// Whether commands that may be slow are timed.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.slower_than.load(Ordering::Relaxed) >= 0
+        self.slower_than.load(Ordering::Relaxed) >= 0 || self.latency.is_on()
     }
 
     /// Whether commands are to be timed, one of which may be slow, or none.
     #[inline]
     pub fn times(&self, may_be_slow: bool) -> bool {
-        let slower_than = self.slower_than.load(Ordering::Relaxed);
-        slower_than >= 0 && (may_be_slow || slower_than < TIMED_EACH_BELOW)
+        if may_be_slow {
+            return self.is_on();
+        }
+        (0..TIMED_EACH_BELOW).contains(&self.slower_than.load(Ordering::Relaxed))
     }
 
-    /// Whether a command that took so long is logged.
+    /// A command took so long. Whether it is to be logged; the latency monitor knows it now.
     #[inline]
     pub fn is_slow(&self, took: Duration) -> bool {
+        self.latency.note(took);
         let slower_than = self.slower_than.load(Ordering::Relaxed);
         slower_than >= 0 && took.as_micros() >= slower_than as u128
     }
 
-    /// Logs a command if it was slow.
-    #[inline]
+    /// Logs a command that [was slow](Self::is_slow).
     pub fn note(
         &self,
         took: Duration,
@@ -133,9 +139,7 @@ impl SlowLog {
         args: &Args<'_>,
         from: impl FnOnce() -> CalledFrom,
     ) {
-        if self.is_slow(took) {
-            self.add(took, words(command, args), from());
-        }
+        self.add(took, words(command, args), from());
     }
 
     /// Logs a slow command.
@@ -210,6 +214,9 @@ mod tests {
     fn note(log: &SlowLog, micros: u64) {
         let get = find(b"get").expect("a command");
         let took = Duration::from_micros(micros);
+        if !log.is_slow(took) {
+            return;
+        }
         log.note(took, get, &Args::new(&[b"GET", b"key"]), CalledFrom::default);
     }
 

@@ -41,19 +41,19 @@ macro_rules! first_missing {
 pub fn missing() -> Option<&'static str> {
     first_missing! {
         RedisModule_ACLAddLogEntry RedisModule_ACLCheckCommandPermissions
-        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc
-        RedisModule_AuthenticateClientWithUser RedisModule_AvoidReplicaTraffic
-        RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
-        RedisModule_CallReplyInteger RedisModule_CallReplyLength RedisModule_CallReplyProto
-        RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc
-        RedisModule_CloseKey RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgInsert
-        RedisModule_CommandFilterArgReplace RedisModule_CommandFilterArgsCount
-        RedisModule_CreateCommand RedisModule_CreateDataType RedisModule_CreateModuleUser
-        RedisModule_CreateString RedisModule_CreateTimer RedisModule_DbSize
-        RedisModule_DeauthenticateAndCloseClient RedisModule_EventLoopAdd RedisModule_EventLoopDel
-        RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeModuleUser
-        RedisModule_FreeServerInfo RedisModule_FreeString RedisModule_FreeThreadSafeContext
-        RedisModule_GetAbsExpire RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
+        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AuthenticateClientWithUser
+        RedisModule_AvoidReplicaTraffic RedisModule_BlockClient RedisModule_Call
+        RedisModule_CallReplyArrayElement RedisModule_CallReplyInteger RedisModule_CallReplyLength
+        RedisModule_CallReplyProto RedisModule_CallReplyStringPtr RedisModule_CallReplyType
+        RedisModule_Calloc RedisModule_CloseKey RedisModule_CommandFilterArgGet
+        RedisModule_CommandFilterArgInsert RedisModule_CommandFilterArgReplace
+        RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateDataType
+        RedisModule_CreateModuleUser RedisModule_CreateString RedisModule_CreateTimer
+        RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient RedisModule_EventLoopAdd
+        RedisModule_EventLoopDel RedisModule_Free RedisModule_FreeCallReply
+        RedisModule_FreeModuleUser RedisModule_FreeServerInfo RedisModule_FreeString
+        RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
+        RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
         RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
         RedisModule_GetContextFlags RedisModule_GetCurrentUserName
         RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserACLString
@@ -61,15 +61,15 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetNotifyKeyspaceEvents RedisModule_GetSelectedDb RedisModule_GetServerInfo
         RedisModule_GetThreadSafeContext RedisModule_HoldString RedisModule_InfoAddFieldCString
         RedisModule_InfoAddSection RedisModule_IsIOError RedisModule_IsKeysPositionRequest
-        RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LoadConfigs
-        RedisModule_LoadStringBuffer RedisModule_Log RedisModule_NotifyKeyspaceEvent
-        RedisModule_OpenKey RedisModule_Realloc RedisModule_RegisterBoolConfig
-        RedisModule_RegisterCommandFilter RedisModule_RegisterEnumConfig
-        RedisModule_RegisterInfoFunc RedisModule_RegisterNumericConfig
-        RedisModule_RegisterStringConfig RedisModule_Replicate RedisModule_ReplicateVerbatim
-        RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply RedisModule_ReplyWithDouble
-        RedisModule_ReplyWithError RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap
-        RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString
+        RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LatencyAddSample
+        RedisModule_LoadConfigs RedisModule_LoadStringBuffer RedisModule_Log
+        RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey RedisModule_Realloc
+        RedisModule_RegisterBoolConfig RedisModule_RegisterCommandFilter
+        RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
+        RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig RedisModule_Replicate
+        RedisModule_ReplicateVerbatim RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply
+        RedisModule_ReplyWithDouble RedisModule_ReplyWithError RedisModule_ReplyWithLongLong
+        RedisModule_ReplyWithMap RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString
         RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithVerbatimStringType
         RedisModule_SaveStringBuffer RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldC

@@ -247,6 +247,7 @@ fn on_cron(ctx: Ctx<'_>) {
     watch::on_cron(ctx.locked());
     confirmed::may_change();
     lost::on_cron(ctx);
+    slow_log::on_cron();
     if let Some(ports) = instance().engine.context().outside.ports() {
         ports.sample();
     }

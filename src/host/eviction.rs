@@ -50,12 +50,13 @@ impl EvictionSettings {
 
     /// Reads the settings, and warns of some. At load, and when a setting has changed.
     pub fn look(&self, ctx: Ctx<'_>) {
-        let host_policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
-        let host_policy = policy_of_host(&String::from_utf8_lossy(&host_policy));
+        let of_host = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
+        let host_policy = policy_of_host(&String::from_utf8_lossy(&of_host));
+        let own_policy = Policy::named(&written(MAXMEMORY_POLICY));
         let host = ctx.info_number(c"memory", c"maxmemory").unwrap_or(0);
         let known = KnownLimits {
             own: numbered(MAXMEMORY).value.load(Ordering::Relaxed),
-            policy: Policy::named(&written(MAXMEMORY_POLICY)).unwrap_or(host_policy),
+            policy: own_policy.unwrap_or(host_policy),
             host: i64::try_from(host).unwrap_or(i64::MAX),
             host_policy,
         };
@@ -64,10 +65,11 @@ impl EvictionSettings {
         {
             log(ctx, Level::Warning, &warning);
         }
-        instance()
-            .engine
-            .ledger
-            .set_database_limits(ctx.locked(), &limits_of_databases(known.policy));
+        let engine = &instance().engine;
+        // As on the host, OBJECT FREQ is an error under a policy that is named after LRU.
+        let counts_uses = own_policy.map_or(of_host.ends_with(b"-lfu"), Policy::counts_uses);
+        engine.settings().counts_uses.store(counts_uses, Ordering::Relaxed);
+        engine.ledger.set_database_limits(ctx.locked(), &limits_of_databases(known.policy));
         instance().gates.may_change();
     }
 

@@ -49,6 +49,7 @@ pub fn say(answer: Answer, transcript: &mut Transcript) {
             transcript.array(list.len());
             list.into_iter().for_each(|element| say(element, transcript));
         }
-        Answer::Other | Answer::Error(_) => transcript.null(),
+        Answer::Error(text) => transcript.error(&text),
+        Answer::Other => transcript.null(),
     }
 }

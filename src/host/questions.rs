@@ -65,9 +65,9 @@ impl Host for TheHost {
         log_refusal(instance().ctx(locked), refusal);
     }
 
-    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript {
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr, args: &[&[u8]]) -> Transcript {
         let mut transcript = Transcript::default();
-        modules::say(instance().ctx(locked).call(command, &[]), &mut transcript);
+        modules::say(instance().ctx(locked).call(command, args), &mut transcript);
         transcript
     }
 

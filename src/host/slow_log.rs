@@ -1,4 +1,4 @@
-//! SLOWLOG, and what the host knows for it: its settings and its clients.
+//! SLOWLOG and LATENCY, and what the host knows for them: its settings and its clients.
 
 use redis_module::raw;
 
@@ -15,7 +15,19 @@ pub fn look(ctx: Ctx<'_>) {
     let slower_than = ctx.config_number(c"slowlog-log-slower-than").unwrap_or(SLOWER_THAN_DEFAULT);
     let most = ctx.config_number(c"slowlog-max-len");
     let most = most.and_then(|most| most.try_into().ok()).unwrap_or(SLOW_CALLS_DEFAULT);
-    instance().engine.slow_log.set(slower_than, most);
+    let slow_log = &instance().engine.slow_log;
+    slow_log.set(slower_than, most);
+    let threshold = ctx.config_number(c"latency-monitor-threshold").unwrap_or(0);
+    slow_log.latency.set(threshold.try_into().unwrap_or(0));
+}
+
+/// Hands the slowest command of the last tick to the host's LATENCY.
+pub fn on_cron() {
+    if let Some(millis) = instance().engine.slow_log.latency.take_longest() {
+        let millis = i64::try_from(millis).unwrap_or(i64::MAX);
+        // SAFETY: on the main thread, which copies the name.
+        unsafe { api!(RedisModule_LatencyAddSample)(c"midi-command".as_ptr(), millis) };
+    }
 }
 
 /// A client of the host, as its own slow log names it.

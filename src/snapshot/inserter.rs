@@ -151,7 +151,7 @@ impl Inserter {
             let keep_bytes = self.intake.keep_bytes;
             let inserted = entry_at(&frame.bytes, entry.left).and_then(|(head, value)| {
                 let is_new = match head.content {
-                    Content::String => with_value(value, keep_bytes, |value| {
+                    Content::String => Value::lend(value.into(), keep_bytes, |value| {
                         held.insert(db, entry.hash, &staged(&head, value))
                     }),
                     _ => insert_fields(&mut held, (db, entry.hash), &head, value, keep_bytes)?,
@@ -190,14 +190,6 @@ fn prefetch_entry(frame: &[u8], left: u32) {
     }
 }
 
-/// Lends a value; one of `keep_bytes` or more has a buffer of its own.
-fn with_value<R>(bytes: &[u8], keep_bytes: usize, lend: impl FnOnce(Value<'_>) -> R) -> R {
-    if bytes.len() < keep_bytes {
-        return lend(Value::Inline(bytes));
-    }
-    lend(Value::Shared(&SharedValue::new(bytes.to_vec())))
-}
-
 /// Adds a hash, or some of its fields. False if the hash, or one of the fields, is there.
 fn insert_fields(
     held: &mut StagedShard<'_>,
@@ -214,7 +206,9 @@ fn insert_fields(
         }
         for field in format::fields_of_hash(fields) {
             let FieldRef { name, value, expire_at } = field?;
-            let set = with_value(value, keep_bytes, |value| edit.set_field(name, value, expire_at));
+            let set = Value::lend(value.into(), keep_bytes, |value| {
+                edit.set_field(name, value, expire_at)
+            });
             is_new &= set == Ok(true);
         }
         if edit.expiry() != head.expire_at {

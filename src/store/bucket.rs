@@ -308,6 +308,12 @@ impl<'a> EntryRef<'a> {
         }
     }
 
+    /// How often the key was used, as far as eviction tells: 0 to 3, and 0 for one that was not.
+    #[inline]
+    pub fn frequency(&self) -> u8 {
+        self.marks.load(Relaxed) & (SlotMarks::HIT.0 | SlotMarks::MAIN.0)
+    }
+
     /// The entry, if its value is a string.
     ///
     /// # Errors

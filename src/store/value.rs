@@ -1,5 +1,7 @@
 //! A value: its bytes, its type and its origin.
 
+use std::borrow::Cow;
+
 use super::{SharedValue, block_bytes};
 
 /// A value on its way into an entry, or a view of the one inside.
@@ -12,6 +14,15 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// Lends bytes as a value; from `keep_bytes` on they get a buffer of their own.
+    #[inline]
+    pub fn lend<R>(bytes: Cow<'_, [u8]>, keep_bytes: usize, to: impl FnOnce(Value<'_>) -> R) -> R {
+        if bytes.len() < keep_bytes {
+            return to(Value::Inline(&bytes));
+        }
+        to(Value::Shared(&SharedValue::new(bytes.into_owned())))
+    }
+
     /// The value's bytes, wherever they are.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {

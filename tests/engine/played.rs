@@ -88,7 +88,7 @@ impl Host for Played {
     fn commands(&self, _: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
         vec![(b"lpush".to_vec(), HostCommand::OfKeys)]
     }
-    fn reply_to(&self, _: Locked<'_>, _: &CStr) -> Transcript {
+    fn reply_to(&self, _: Locked<'_>, _: &CStr, _: &[&[u8]]) -> Transcript {
         Transcript::default()
     }
     fn config_get(&self, _: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {

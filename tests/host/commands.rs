@@ -313,7 +313,7 @@ fn every_row_runs_through_the_port() {
 }
 
 /// The port's own commands, each with a call that succeeds.
-const PORT_ROWS: [(&str, &str); 54] = [
+const PORT_ROWS: [(&str, &str); 59] = [
     ("ping", ""),
     ("echo", "a"),
     ("select", "1"),
@@ -344,6 +344,11 @@ const PORT_ROWS: [(&str, &str); 54] = [
     ("config|get", "port"),
     ("config|resetstat", ""),
     ("latency|histogram", "get"),
+    ("latency|latest", ""),
+    ("latency|history", "e"),
+    ("latency|doctor", ""),
+    ("latency|reset", ""),
+    ("latency|help", ""),
     ("debug", "POPULATE 10"),
     ("acl|whoami", ""),
     ("module|list", ""),
@@ -386,6 +391,8 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
             let of_scripts = ["eval", "fcall", "script", "function"];
             let elsewhere = of_scripts.iter().any(|kind| name.starts_with(kind))
                 || name.ends_with("subscribe")
+                // `tests/port/slow_log.rs`: there must be something to draw.
+                || name == "latency|graph"
                 || name == "client|import-source";
             let tried = of_table || known(&name) || elsewhere;
             assert!(tried, "{name} is not tried");

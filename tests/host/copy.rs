@@ -7,8 +7,8 @@ use crate::common::{
 };
 
 /// A reply `[copied, present, not strings]`.
-pub fn counts(copied: i64, present: i64, not_strings: i64) -> Value {
-    Value::integers(&[copied, present, not_strings])
+pub fn counts(copied: i64, present: i64, other_types: i64) -> Value {
+    Value::integers(&[copied, present, other_types])
 }
 
 /// Values of every encoding, with sizes around every boundary.
@@ -261,7 +261,7 @@ fn hashes_go_both_ways() {
 /// Without REPLACE any existing key of that name stays as it is. With it, a list becomes a string,
 /// as with SET.
 #[test]
-fn export_meets_keys_that_are_not_strings() {
+fn export_meets_keys_of_other_types() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         client.ok("MIDI.MSET l string k v");

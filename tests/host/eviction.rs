@@ -168,6 +168,34 @@ fn has(client: &mut Client, key: &str) -> bool {
 }
 
 #[test]
+fn the_frequency_of_keys_is_told_under_an_lfu_policy() {
+    let server = limited(Mode::Adaptive, "allkeys-lfu");
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    port.ok("SET hot v");
+    assert_eq!(port.run("OBJECT FREQ hot"), Value::Integer(0));
+    port.run("GET hot");
+    for client in [&mut port, &mut host] {
+        assert_eq!(client.run("MIDI.OBJECT FREQ hot"), Value::Integer(1));
+    }
+    for keys in (0..60_000).collect::<Vec<_>>().chunks(500) {
+        let set = |n: &usize| vec!["SET".to_string(), format!("n:{n}"), "v".repeat(200)];
+        port.pipeline(&keys.iter().map(set).collect::<Vec<_>>());
+        port.run("GET hot");
+    }
+    assert_eq!(port.run("OBJECT FREQ hot"), Value::Integer(3));
+    for (setting, is_told) in [
+        ("midi.maxmemory-policy allkeys-lru", false),
+        ("midi.maxmemory-policy allkeys-auto", true),
+        ("midi.maxmemory-policy host", false),
+        ("maxmemory-policy allkeys-lru", false),
+        ("maxmemory-policy volatile-lfu", true),
+    ] {
+        host.ok(&format!("CONFIG SET {setting}"));
+        assert_eq!(port.run("OBJECT FREQ hot").is_error(), !is_told, "{setting}");
+    }
+}
+
+#[test]
 fn what_is_used_stays() {
     for (policy, door) in [
         ("allkeys-lru", Door::Port),

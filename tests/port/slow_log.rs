@@ -204,3 +204,28 @@ fn the_slow_log_is_for_administrators() {
     assert_eq!(reader.run("SLOWLOG GET"), Value::Array(vec![]));
     assert!(reader.run("SLOWLOG RESET").text().starts_with("NOPERM"));
 }
+
+#[test]
+fn the_latency_monitor_has_slow_commands_of_the_port() {
+    let ported = ported();
+    let (mut host, mut port) = (ported.host(), ported.client());
+    port.ok("DEBUG POPULATE 100000");
+    assert_eq!(port.run("LATENCY HISTORY midi-command"), Value::Array(Vec::new()));
+    host.ok("CONFIG SET latency-monitor-threshold 1");
+    wait_until("the host knows of a slow command", || {
+        port.run("KEYS nosuch*");
+        !port.run("LATENCY HISTORY midi-command").array().is_empty()
+    });
+    let latest = port.run("LATENCY LATEST").array();
+    assert!(latest.iter().any(|event| event.clone().array()[0].text() == "midi-command"));
+    for line in
+        ["LATENCY GRAPH nosuch", "LATENCY HISTORY", "LATENCY RESET nosuch", "LATENCY NOSUCH"]
+    {
+        assert_eq!(port.run(line), host.run(line), "{line}");
+    }
+    assert!(port.run("LATENCY GRAPH midi-command").text().contains("midi-command"));
+    assert!(port.run("LATENCY DOCTOR").text().contains("midi-command"));
+    assert!(port.run("LATENCY HELP").array().len() > 10);
+    host.ok("CONFIG SET latency-monitor-threshold 0");
+    assert_eq!(port.integer("LATENCY RESET midi-command"), 1);
+}

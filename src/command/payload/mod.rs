@@ -73,7 +73,7 @@ pub fn read_payload<'a>(payload: &'a [u8], limits: &Limits) -> Result<Restored<'
     if kind == STRING_TYPE {
         return read_string(&mut PayloadReader(value), limits).map(Restored::String);
     }
-    let form = HashForm::of_type(kind, version).ok_or(Error::NotAString)?;
+    let form = HashForm::of_type(kind, version).ok_or(Error::OtherType)?;
     PackedHash::open(form, value, limits).map(Restored::Hash)
 }
 
@@ -83,7 +83,7 @@ pub(super) fn value<'a>(payload: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u
         (STRING_TYPE, string, _) => {
             read_string(&mut PayloadReader(string), limits).map(PayloadText::into)
         }
-        _ => Err(Error::NotAString),
+        _ => Err(Error::OtherType),
     }
 }
 
@@ -111,17 +111,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        listpack_entries: 0,
-        listpack_value: 0,
-        max_pattern_bytes: 0,
-        max_key_bytes: 0,
-        max_value_bytes: 1 << 20,
-        keep_bytes: 0,
-        max_atomic_keys: 0,
-        max_reply_bytes: usize::MAX,
-        max_bytes_at_once: usize::MAX,
-    };
+    const LIMITS: Limits = Limits { max_value_bytes: 1 << 20, ..Limits::NONE };
 
     fn sealed(content: &[u8], version: u16) -> Vec<u8> {
         let mut payload = content.to_vec();
@@ -207,7 +197,7 @@ mod tests {
             assert_eq!(read(content), Err(Error::BadData), "{content:?}");
         }
         for other in [1, 2, 4, 10, 18, 22, 30] {
-            assert_eq!(read(&[other, 1, b'a']), Err(Error::NotAString));
+            assert_eq!(read(&[other, 1, b'a']), Err(Error::OtherType));
         }
     }
 

@@ -7,7 +7,7 @@ use super::super::range::{extend_to, with_made};
 use super::super::{Event, Limits, payload};
 use super::{Record, Words};
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::{Edit, Origin, SharedValue, Traits, UnixMs, Value, ValueParts, WrongType};
+use crate::store::{Edit, Origin, Traits, UnixMs, Value, ValueParts, WrongType};
 
 /// Why a record cannot be applied to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,20 +108,15 @@ pub fn put_value(
     traits: Traits,
     keep_bytes: usize,
 ) {
-    if value.len() < keep_bytes {
-        return key.set_with(Value::Inline(&value), expire_at, traits);
-    }
-    let value = SharedValue::new(value.into_owned());
-    key.set_with(Value::Shared(&value), expire_at, traits);
+    Value::lend(value, keep_bytes, |value| key.set_with(value, expire_at, traits));
 }
 
 /// Sets fields of a hash: each word is a field, and the next one its value.
 fn set_fields(key: &mut Edit<'_>, pairs: Words<'_>, keep_bytes: usize) -> Result<(), CannotApply> {
     let mut words = pairs.iter();
     while let (Some(field), Some(value)) = (words.next(), words.next()) {
-        let large = (value.len() >= keep_bytes).then(|| SharedValue::new(value.to_vec()));
-        let value = large.as_ref().map_or(Value::Inline(value), Value::Shared);
-        key.set_field(field, value, None).map_err(|WrongType| CannotApply::Type)?;
+        Value::lend(value.into(), keep_bytes, |value| key.set_field(field, value, None))
+            .map_err(|WrongType| CannotApply::Type)?;
     }
     Ok(())
 }

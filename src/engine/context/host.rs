@@ -46,8 +46,8 @@ pub trait Host: Send + Sync {
     /// [`Host::authenticate`] returned false.
     fn refused(&self, locked: Locked<'_>, refusal: &Refusal);
 
-    /// The host's own reply to a command without arguments, which must change nothing.
-    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript;
+    /// The host's own reply to a command with these arguments, which must not concern keys.
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr, args: &[&[u8]]) -> Transcript;
 
     /// The host's own error to WAIT or WAITAOF, if it is a replica.
     fn refuses_wait(&self, locked: Locked<'_>, awaited: Option<Awaited>) -> Option<Vec<u8>>;

@@ -45,6 +45,8 @@ pub struct Settings {
     pub listpack_entries: AtomicUsize,
     /// `midi.hash-max-listpack-value`.
     pub listpack_value: AtomicUsize,
+    /// The eviction policy goes by how often keys are used.
+    pub counts_uses: AtomicBool,
     /// `midi.keep-bytes`.
     pub keep_bytes: AtomicUsize,
     /// `midi.max-atomic-keys`.
@@ -74,6 +76,7 @@ impl Default for Settings {
             max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
             listpack_entries: size(limits::LISTPACK_ENTRIES_DEFAULT),
             listpack_value: size(limits::LISTPACK_VALUE_DEFAULT),
+            counts_uses: AtomicBool::new(false),
             keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
             max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
             journal_buffer: size(limits::JOURNAL_BUFFER_DEFAULT),
@@ -98,6 +101,7 @@ impl Settings {
             max_bytes_at_once: usize::MAX,
             listpack_entries: self.listpack_entries.load(Ordering::Relaxed),
             listpack_value: self.listpack_value.load(Ordering::Relaxed),
+            counts_uses: self.counts_uses.load(Ordering::Relaxed),
         }
     }
 }

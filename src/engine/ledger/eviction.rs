@@ -60,6 +60,11 @@ impl Policy {
         (Policy::VolatileTtl, "volatile-ttl"),
     ];
 
+    /// Whether it goes by how often keys are used.
+    pub fn counts_uses(self) -> bool {
+        matches!(self, Policy::Auto | Policy::Lfu | Policy::VolatileLfu)
+    }
+
     /// The policy of this name.
     pub fn named(name: &str) -> Option<Policy> {
         Policy::ALL.iter().find(|(_, other)| *other == name).map(|&(policy, _)| policy)

@@ -115,7 +115,7 @@ impl Export {
                     };
                     match found {
                         Ok(found) => batch.push_back(Item { key, is_hash, found }),
-                        Err(WrongType) => copy.counts.not_strings += 1,
+                        Err(WrongType) => copy.counts.other_types += 1,
                     }
                 },
             );

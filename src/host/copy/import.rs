@@ -64,7 +64,7 @@ struct Found<'a> {
     args: &'a ImportArgs,
     now: UnixMs,
     seen: u64,
-    not_strings: u64,
+    other_types: u64,
     strings: Vec<(OwnString, Option<UnixMs>, usize)>,
     hashes: Vec<(OwnString, Option<UnixMs>)>,
 }
@@ -93,7 +93,7 @@ unsafe extern "C" fn on_scanned(
             raw::REDISMODULE_KEYTYPE_STRING => {}
             raw::REDISMODULE_KEYTYPE_HASH => return found.hashes.push((name.hold(), expire_at)),
             _ => {
-                found.not_strings += 1;
+                found.other_types += 1;
                 return;
             }
         }
@@ -109,7 +109,7 @@ impl Import {
             args: &self.copy.args,
             now: (instance().engine.config().clock)(),
             seen: 0,
-            not_strings: 0,
+            other_types: 0,
             strings: Vec::new(),
             hashes: Vec::new(),
         };
@@ -118,9 +118,9 @@ impl Import {
             let private = ptr::from_mut(&mut found).cast();
             api!(RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(on_scanned), private)
         };
-        let Found { seen, not_strings, strings, hashes, .. } = found;
+        let Found { seen, other_types, strings, hashes, .. } = found;
         self.copy.scanned += seen;
-        self.copy.counts.not_strings += not_strings;
+        self.copy.counts.other_types += other_types;
         for (name, expire_at, len) in strings {
             if self.goes_on(rights, name.get(), false) {
                 self.copy(ctx, name.get(), expire_at, len);

@@ -20,14 +20,14 @@ pub struct CopyCounts {
     pub copied: u64,
     /// Keys that were there already.
     pub present: u64,
-    /// Keys that hold something other than a string.
-    pub not_strings: u64,
+    /// Keys of types that are not copied.
+    pub other_types: u64,
 }
 
 impl CopyCounts {
     fn write_to(&self, reply: &mut dyn Reply) {
         reply.array(3);
-        for count in [self.copied, self.present, self.not_strings] {
+        for count in [self.copied, self.present, self.other_types] {
             reply.integer(count as i64);
         }
     }

@@ -344,7 +344,7 @@ fn types_of_other_hosts_are_no_hashes() {
         let mut content = listpack.clone();
         content[0] = kind;
         let payload = sealed(&content, MAX_VERSION);
-        assert_eq!(read_payload(&payload, &LIMITS).err(), Some(Error::NotAString));
+        assert_eq!(read_payload(&payload, &LIMITS).err(), Some(Error::OtherType));
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) use wait::wait;
 
 use client::client;
 use describe::describe;
+use help::help;
 use info::{info, latency_histogram, reset_stats};
 use login::{auth, hello, select};
 use pubsub::{pong, pubsub, subscribe, unsubscribe};
@@ -87,11 +88,13 @@ fn act(caller: &mut PortCaller<'_>, named: Named, which: PortCommand, args: &Arg
         PortCommand::ConfigGet => config_get(caller, args),
         PortCommand::ConfigResetStat => reset_stats(caller),
         PortCommand::LatencyHistogram => latency_histogram(caller, args),
+        PortCommand::Latency => ask_host(caller, c"LATENCY", args),
+        PortCommand::LatencyHelp => help(args, &mut caller.reply()),
         PortCommand::Debug => debug(caller, args),
         PortCommand::WhoAmI => who_am_i(caller),
         PortCommand::ModuleList => modules(caller),
-        PortCommand::LastSave => ask_host(caller, c"LASTSAVE"),
-        PortCommand::Role => ask_host(caller, c"ROLE"),
+        PortCommand::LastSave => ask_host(caller, c"LASTSAVE", args),
+        PortCommand::Role => ask_host(caller, c"ROLE", args),
         PortCommand::Wait | PortCommand::WaitAof => wait(caller, which, args, true),
         PortCommand::Subscribe(kind) => subscribe(caller, kind, args),
         PortCommand::Unsubscribe(kind) => unsubscribe(caller, kind, args),

@@ -41,9 +41,11 @@ pub(super) fn modules(caller: &mut PortCaller<'_>) {
 }
 
 /// Answers with the host's reply to this command.
-pub(super) fn ask_host(caller: &mut PortCaller<'_>, command: &'static CStr) {
+pub(super) fn ask_host(caller: &mut PortCaller<'_>, command: &'static CStr, args: &Args<'_>) {
+    let args: Vec<Vec<u8>> = args.from(1).iter().map(|arg| arg.to_vec()).collect();
     ask_main(caller, move |locked, _, host| {
-        let transcript = host.map(|host| host.reply_to(locked, command));
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let transcript = host.map(|host| host.reply_to(locked, command, &args));
         Box::new(move |session, output| {
             let mut reply = session.reply(output);
             match transcript {
