@@ -214,8 +214,11 @@ fn plain(record: &Record<'_>) -> Vec<Vec<u8>> {
             of("SET", &[key, value, b"PXAT", at.as_bytes()])
         }
         Record::Del { key } => of("DEL", &[key]),
-        Record::PexpireAt { key, at } => of("PEXPIREAT", &[key, at.to_string().as_bytes()]),
-        Record::Persist { key } => of("PERSIST", &[key]),
+        // The marks of memcached's clients are in no command, as in SET above.
+        Record::PexpireAt { key, at } | Record::Traits { key, expire_at: Some(at), .. } => {
+            of("PEXPIREAT", &[key, at.to_string().as_bytes()])
+        }
+        Record::Persist { key } | Record::Traits { key, .. } => of("PERSIST", &[key]),
         Record::Append { key, bytes } => of("APPEND", &[key, bytes]),
         Record::SetRange { key, offset, bytes } => {
             of("SETRANGE", &[key, offset.to_string().as_bytes(), bytes])

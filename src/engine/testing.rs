@@ -1,7 +1,7 @@
 //! What several unit tests of the engine begin with.
 
 use super::{Config, Engine, Gates, Settings};
-use crate::command::{Cluster, Reply};
+use crate::command::{COMMANDS, Cluster, Reply};
 use crate::store::UnixMs;
 use crate::sync::LOCKED;
 
@@ -14,6 +14,11 @@ pub(super) fn open_engine(workers: usize, shards: usize, clock: fn() -> UnixMs) 
     let engine = engine.expect("a few descriptors");
     engine.ledger.set_gates(LOCKED, Gates::OPEN);
     engine
+}
+
+/// The number of the row of this name, also of one that only the memcached port has.
+pub(super) fn number_of(name: &[u8]) -> usize {
+    COMMANDS.iter().position(|row| row.name.as_bytes() == name).expect("a command of the table")
 }
 
 /// Replies as text.

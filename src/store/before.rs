@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Entry, Origin, Type, UnixMs};
+use super::{Entry, Origin, Traits, Type, UnixMs};
 
 /// The first byte of a part of a value, and the byte after its last one.
 pub type ValuePart = (u32, u32);
@@ -21,6 +21,8 @@ pub enum Before {
     Expiry(Option<UnixMs>),
     /// Its value had this origin; the value itself is unchanged.
     Origin(Origin),
+    /// This was known of its value; the value itself is unchanged.
+    Traits(Box<Traits>),
     /// Parts of its value were different. A second reference to a large value would force a copy of
     /// it when it next changes.
     Parts(Box<PartsBefore>),
@@ -50,6 +52,7 @@ impl Before {
     pub fn bytes(&self) -> usize {
         match self {
             Before::Absent | Before::Expiry(_) | Before::Origin(_) => 0,
+            Before::Traits(_) => size_of::<Traits>(),
             Before::Was(entry) | Before::FieldWas(entry) => entry.weight(),
             Before::FieldAbsent(field) => field.len(),
             Before::Parts(parts) => {
@@ -120,6 +123,8 @@ pub enum ChangeKind {
     Nothing,
     /// Only its expiry changed.
     Expiry,
+    /// Only what is known of its value changed, and perhaps its expiry.
+    Traits,
     /// Only these parts of its value were written; it had `before` bytes, 0 if it did not exist.
     /// Between the parts it has grown by zeros only.
     Parts {
@@ -138,13 +143,20 @@ impl ChangeKind {
     /// Whether it has no memory of its own.
     #[inline(always)]
     pub(super) fn owns_nothing(&self) -> bool {
-        matches!(self, ChangeKind::Nothing | ChangeKind::Expiry | ChangeKind::Whole)
+        matches!(
+            self,
+            ChangeKind::Nothing | ChangeKind::Expiry | ChangeKind::Traits | ChangeKind::Whole
+        )
     }
 
     /// The kind of this change and another one together.
     pub(super) fn and(&mut self, other: Self) {
         match (&mut *self, other) {
             (ChangeKind::Nothing, other) => *self = other,
+            (ChangeKind::Expiry, ChangeKind::Expiry) => {}
+            (ChangeKind::Expiry | ChangeKind::Traits, ChangeKind::Expiry | ChangeKind::Traits) => {
+                *self = ChangeKind::Traits;
+            }
             (ChangeKind::Fields(names), ChangeKind::Fields(others)) => names.add(&others),
             _ => *self = ChangeKind::Whole,
         }

@@ -391,6 +391,7 @@ impl<'a> Edit<'a> {
             Before::Was(entry) => self.put(entry),
             Before::Expiry(at) => self.expire_at(at),
             Before::Origin(origin) => self.set_origin(origin),
+            Before::Traits(traits) => self.set_traits(*traits),
             Before::Parts(parts) => self.restore_parts(&parts),
             Before::FieldWas(entry) => self.restore_field(&entry),
             Before::FieldAbsent(field) => {

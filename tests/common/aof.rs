@@ -82,6 +82,7 @@ pub fn records(server: &Server) -> Vec<Words> {
         };
         let needs_5 = |record: &Words| record[0].starts_with(b"H");
         let version = match &records {
+            records if records.iter().any(|record| record[0] == b"TRAITS") => "VERSION 6",
             records if records.iter().any(needs_5) => "VERSION 5",
             records if records.iter().any(needs_2) => "VERSION 2",
             _ => "VERSION 1",

@@ -62,6 +62,7 @@ fn record((kind, key, other, number, origin): &Made) -> Record<'_> {
         15 => Record::BitOp { args: words_of(&[b"xor", key, other, b"", key]) },
         16 => Record::BitOp { args: words_of(&[b"NOT", other, key]) },
         17 => Record::HSet { key, pairs: words_of(&[b"", other, other, key]) },
+        19 => Record::Traits { key, expire_at: *number, traits: origin },
         18 => Record::HDel { key, fields: words_of(&[other, b"field"]) },
         _ => Record::Select { db },
     }
@@ -82,7 +83,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn made() -> impl Strategy<Value = Vec<Made>> {
     let number = prop_oneof![Just(None), any::<i64>().prop_map(Some), Just(Some(i64::MIN))];
-    prop::collection::vec((0..19_u8, bytes(), bytes(), number, 0..5_u8), 0..12)
+    prop::collection::vec((0..20_u8, bytes(), bytes(), number, 0..5_u8), 0..12)
 }
 
 /// These records behind a SELECT, those from `from` on, at most `len`, between MULTI and EXEC.
@@ -112,6 +113,7 @@ proptest! {
         let version = Records::new(&text).map(|records| records.version());
         let needed = made.iter().map(|made| match made {
             (0, _, _, _, 3..) => 4,
+            (19, ..) => 6,
             (17.., ..) => 5,
             (13.., ..) => 2,
             _ => 1,
@@ -219,12 +221,12 @@ fn errors_say_what_is_wrong() {
 fn versions_are_checked() {
     for (text, expected) in [
         (
-            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n6\r\n*1\r\n$3\r\nNEW\r\n"[..],
-            "version '6', written by a newer midi (this one reads up to version 5), at byte 0",
+            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n7\r\n*1\r\n$3\r\nNEW\r\n"[..],
+            "version '7', written by a newer midi (this one reads up to version 6), at byte 0",
         ),
         (
-            b"*3\r\n$7\r\nVERSION\r\n$1\r\n6\r\n$1\r\nx\r\n",
-            "version '6', written by a newer midi (this one reads up to version 5), at byte 0",
+            b"*3\r\n$7\r\nVERSION\r\n$1\r\n7\r\n$1\r\nx\r\n",
+            "version '7', written by a newer midi (this one reads up to version 6), at byte 0",
         ),
         (
             b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n*1\r\n$4\r\nLAST\r\n",
@@ -315,21 +317,37 @@ fn golden_5() -> Vec<Record<'static>> {
     ]
 }
 
+/// What version 6 has added, and two records of version 5.
+fn golden_6() -> Vec<Record<'static>> {
+    let known = |expire_at, traits| Record::Traits { key: b"key", expire_at, traits };
+    let fields = Words::List(&[b"field", b""]);
+    vec![
+        Record::Select { db: 0 },
+        known(None, Traits::default()),
+        known(Some(1_700_000_000_000), Traits::default()),
+        known(None, Traits { flags: 5, stale: true, ..Traits::default() }),
+        known(Some(-1), Traits { stale: true, won: true, ..Origin::Edited.into() }),
+        Record::HPexpireAt { key: b"key", at: 1_700_000_000_000, fields },
+        Record::HPersist { key: b"key", fields },
+    ]
+}
+
 #[test]
 fn texts_of_all_versions_are_read() {
     let path = |version| {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
         folder.join(format!("records-{version}.resp"))
     };
-    let now = written(&golden_5()).0;
+    let now = written(&golden_6()).0;
     if std::env::var("MIDI_WRITE_GOLDEN").is_ok() && !path(RECORD_VERSION).exists() {
         fs::write(path(RECORD_VERSION), &now).expect("a new file");
     }
-    for (version, golden) in [(1, golden_1()), (2, golden_2()), (4, golden_4())] {
+    let older = [(1, golden_1()), (2, golden_2()), (4, golden_4()), (5, golden_5())];
+    for (version, golden) in older {
         let written_before = fs::read(path(version)).expect("a golden file");
         assert_eq!(read(&written_before), Ok(golden.clone()));
         assert_eq!(written(&golden).0, written_before, "version {version} is what it was");
     }
-    assert_eq!(read(&now), Ok(golden_5()));
+    assert_eq!(read(&now), Ok(golden_6()));
     assert!(now == fs::read(path(RECORD_VERSION)).expect("each version has a file"));
 }

@@ -374,9 +374,9 @@ fn records_that_cannot_be_replayed_end_the_start() {
         ),
         (journal(&late), format!("a MIDI.JOURNAL cannot be replayed: {unknown} {at}")),
         (
-            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n6\r\n"),
-            "a MIDI.JOURNAL cannot be replayed: version '6', written by a newer midi (this one \
-             reads up to version 5), at byte 0"
+            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n7\r\n"),
+            "a MIDI.JOURNAL cannot be replayed: version '7', written by a newer midi (this one \
+             reads up to version 6), at byte 0"
                 .into(),
         ),
         (

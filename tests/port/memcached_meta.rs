@@ -172,6 +172,21 @@ fn marks_survive_a_crash_a_rewrite_and_a_restart() {
 }
 
 #[test]
+fn a_mark_is_logged_without_the_value() {
+    let server = WithMemcached::start(Builder::new().config("appendonly yes"));
+    let (mut client, value) = (server.client(), "v".repeat(100_000));
+    client.lines(&format!("ms k {}\n{value}\nmd k I\nmg k\nmd k I T1000\n", value.len()));
+    client.lines("md k I T0\n");
+    aof::wait_until_written(&mut server.server.client());
+    let lines: Vec<String> = aof::lines(&server.server);
+    let lines: Vec<&str> = lines.iter().filter(|it| it.contains(" k")).map(|it| &it[..]).collect();
+    let [set, stale, won, expires, stays] = lines[..] else { panic!("{} records", lines.len()) };
+    assert!(set.starts_with("SET k vvv"), "{}", &set[..20]);
+    assert_eq!([stale, won, stays], ["TRAITS k STALE", "TRAITS k STALE,WON", "TRAITS k STALE"]);
+    assert!(expires.starts_with("TRAITS k PXAT ") && expires.ends_with(" STALE"), "{expires}");
+}
+
+#[test]
 fn a_replica_tells_of_stale_items_and_lets_nobody_win() {
     let master = WithMemcached::start(Builder::new());
     mark(&mut master.client());

@@ -52,6 +52,12 @@ impl Record<'_> {
             Record::HPersist { fields, .. } => expire_fields(key, fields, None),
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
+            Record::Traits { expire_at, traits, .. } => {
+                key.set_traits(traits);
+                if key.expiry() != expire_at {
+                    key.expire_at(expire_at);
+                }
+            }
             Record::Del { .. } => {
                 key.remove();
             }
@@ -76,6 +82,7 @@ impl Record<'_> {
             Record::Select { .. }
             | Record::Multi
             | Record::Exec
+            | Record::Traits { .. }
             | Record::BitOp { .. }
             | Record::FlushDb
             | Record::FlushAll

@@ -2,7 +2,7 @@
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
-//! with `VERSION 1`, or with `VERSION 2`, `4` or `5` if a record in it needs that. A text of
+//! with `VERSION 1`, or with `VERSION 2`, `4`, `5` or `6` if a record in it needs that. A text of
 //! version 3 is a part of a longer one: see `parts`.
 //!
 //! Records are unconditional: whether a command does anything was decided before they were made.
@@ -33,7 +33,7 @@ pub use write::{
 use crate::store::{Traits, UnixMs};
 
 /// The newest version of a text of records. Texts up to it can be read.
-pub const RECORD_VERSION: u32 = 5;
+pub const RECORD_VERSION: u32 = 6;
 
 /// What was done to a key, or to two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,16 @@ pub enum Record<'a> {
     Persist {
         /// The key.
         key: &'a [u8],
+    },
+    /// `TRAITS key [PXAT ms] [traits]`: all that there is to know of a key but its value, as in SET.
+    /// Since version 6.
+    Traits {
+        /// The key.
+        key: &'a [u8],
+        /// When it expires, also in the past; `None` for never.
+        expire_at: Option<UnixMs>,
+        /// What is known of the value; not in the text if that is nothing.
+        traits: Traits,
     },
     /// `APPEND key bytes`: a missing key is created.
     Append {
@@ -197,6 +207,7 @@ impl<'a> Record<'a> {
             | Record::Del { key }
             | Record::PexpireAt { key, .. }
             | Record::Persist { key }
+            | Record::Traits { key, .. }
             | Record::Append { key, .. }
             | Record::SetRange { key, .. }
             | Record::Rename { key, .. }
@@ -216,6 +227,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn version(&self) -> u32 {
         match self {
+            Record::Traits { .. } => 6,
             Record::HSet { .. }
             | Record::HDel { .. }
             | Record::HPexpireAt { .. }

@@ -6,7 +6,7 @@ use super::super::parse_integer;
 use super::error::{Flaw, shown};
 use super::{PART_VERSION, Pieces, RECORD_VERSION, Record, RecordError, Words, traits};
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::Traits;
+use crate::store::{Traits, UnixMs};
 
 /// The most arguments of a record, its name included.
 const ARGUMENTS: usize = 6;
@@ -253,7 +253,14 @@ impl<'a> Iterator for Records<'a> {
 fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
     let wrong = || misfit(words[0], RECORD_VERSION);
     Ok(match *words {
-        [b"SET", key, value, ref options @ ..] => set(key, value, options).ok_or_else(wrong)?,
+        [b"SET", key, value, ref options @ ..] => {
+            let (expire_at, traits) = what_is_known(options).ok_or_else(wrong)?;
+            Record::Set { key, value, expire_at, traits }
+        }
+        [b"TRAITS", key, ref options @ ..] => {
+            let (expire_at, traits) = what_is_known(options).ok_or_else(wrong)?;
+            Record::Traits { key, expire_at, traits }
+        }
         [b"DEL", key] => Record::Del { key },
         [b"SELECT", db] => Record::Select { db: unsigned(db).ok_or_else(wrong)? },
         [b"MULTI"] => Record::Multi,
@@ -288,7 +295,11 @@ fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
 #[cold]
 fn misfit(name: &[u8], version: u32) -> Flaw {
     let is_in = |names: &str| names.split(' ').any(|known| known.as_bytes() == name);
-    if is_in(NAMES) || version > 1 && is_in(NEWER_NAMES) || version > 4 && is_in(NAMES_OF_FIELDS) {
+    if is_in(NAMES)
+        || version > 1 && is_in(NEWER_NAMES)
+        || version > 4 && is_in(NAMES_OF_FIELDS)
+        || version > 5 && is_in(NAMES_OF_TRAITS)
+    {
         Flaw::Arguments(shown(name))
     } else {
         Flaw::Unknown(shown(name))
@@ -303,7 +314,11 @@ const NEWER_NAMES: &str = "RESTORE BITOP";
 /// The names of those that are only in texts from version 5 on.
 const NAMES_OF_FIELDS: &str = "HSET HDEL HPEXPIREAT HPERSIST";
 
-fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Record<'a>> {
+/// Those from version 6 on.
+const NAMES_OF_TRAITS: &str = "TRAITS";
+
+/// `[PXAT ms] [traits]`: when a key expires, and what is known of its value.
+fn what_is_known(options: &[&[u8]]) -> Option<(Option<UnixMs>, Traits)> {
     let (expire_at, rest) = match options {
         [b"PXAT", at, rest @ ..] => (Some(parse_integer(at)?), rest),
         _ => (None, options),
@@ -313,7 +328,7 @@ fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Recor
         [word] => traits::read(word)?,
         _ => return None,
     };
-    Some(Record::Set { key, value, expire_at, traits })
+    Some((expire_at, traits))
 }
 
 /// A number that is not negative.

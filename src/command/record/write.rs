@@ -144,6 +144,11 @@ impl Record<'_> {
                 number(out, at);
             }
             Record::Persist { key } => write_key(out, b"*2\r\n$7\r\nPERSIST\r\n", key, 0),
+            Record::Traits { key, expire_at, ref traits } => {
+                count(out, 2 + words_behind_value(expire_at, traits));
+                write_key(out, b"$6\r\nTRAITS\r\n", key, 0);
+                options(out, expire_at, traits);
+            }
             Record::Append { key, bytes } => {
                 write_key(out, b"*3\r\n$6\r\nAPPEND\r\n", key, bytes.len());
                 bulk(out, bytes);
@@ -252,11 +257,11 @@ pub fn set_before_value(
     expire_at: Option<UnixMs>,
     traits: &Traits,
 ) {
-    let head: &[u8] = match (expire_at.is_some(), has_word(traits)) {
-        (false, false) => b"*3\r\n$3\r\nSET\r\n",
-        (false, true) => b"*4\r\n$3\r\nSET\r\n",
-        (true, false) => b"*5\r\n$3\r\nSET\r\n",
-        (true, true) => b"*6\r\n$3\r\nSET\r\n",
+    let head: &[u8] = match words_behind_value(expire_at, traits) {
+        0 => b"*3\r\n$3\r\nSET\r\n",
+        1 => b"*4\r\n$3\r\nSET\r\n",
+        2 => b"*5\r\n$3\r\nSET\r\n",
+        _ => b"*6\r\n$3\r\nSET\r\n",
     };
     out.extend_from_slice(head);
     bulk(out, key);
@@ -267,6 +272,18 @@ pub fn set_before_value(
 #[inline]
 pub fn set_behind_value(out: &mut Vec<u8>, expire_at: Option<UnixMs>, traits: &Traits) {
     out.extend_from_slice(b"\r\n");
+    options(out, expire_at, traits);
+}
+
+/// How many words [`options`] appends.
+#[inline]
+fn words_behind_value(expire_at: Option<UnixMs>, traits: &Traits) -> usize {
+    2 * usize::from(expire_at.is_some()) + usize::from(has_word(traits))
+}
+
+/// Appends `[PXAT ms] [traits]`.
+#[inline]
+fn options(out: &mut Vec<u8>, expire_at: Option<UnixMs>, traits: &Traits) {
     if let Some(at) = expire_at {
         out.extend_from_slice(b"$4\r\nPXAT\r\n");
         number(out, at);

@@ -9,8 +9,9 @@ impl Edit<'_> {
     /// Notes what is known of the value of a key that exists.
     pub fn set_traits(&mut self, traits: Traits) {
         if let Some(found) = self.found() {
-            self.keep_entry(found);
-            self.apply(ChangeKind::Whole, |table| table.set_traits(found, traits));
+            let table = &*self.table;
+            self.done.keep(|| Before::Traits(Box::new(table.entry(found).traits())));
+            self.apply(ChangeKind::Traits, |table| table.set_traits(found, traits));
         }
     }
 

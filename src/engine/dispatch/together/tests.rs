@@ -1,8 +1,8 @@
 use super::*;
-use crate::command::{Args, Keep, Limits, Transcript, find};
+use crate::command::{Args, Keep, Limits, Transcript};
 use crate::engine::call::Author;
 use crate::engine::ledger::Account;
-use crate::engine::testing::{Said, open_engine};
+use crate::engine::testing::{Said, number_of, open_engine};
 use crate::store::{Entry, UnixMs, Value};
 use crate::sync::LOCKED;
 
@@ -26,7 +26,7 @@ impl<'a> Lines<'a> {
         lines: impl Iterator<Item = KeptWords<'a>>,
     ) -> Self {
         let on_one_shard = |(words, _): &KeptWords<'_>| {
-            let row = COMMANDS[find(words[0]).expect("a command")];
+            let row = COMMANDS[number_of(words[0])];
             row.is_on_one_shard(words.len()) && row.first_key() < words.len()
         };
         let limits = engine.settings().limits(usize::MAX);
@@ -48,7 +48,7 @@ impl Together for Lines<'_> {
     }
 
     fn command(&self, number: usize) -> usize {
-        find(self.lines[number].0[0]).expect("a command")
+        number_of(self.lines[number].0[0])
     }
 
     fn key(&self, number: usize) -> &[u8] {
@@ -91,7 +91,7 @@ fn run(engine: &Engine, db: u32, now: UnixMs, lines: &[&str]) -> (String, Vec<us
 }
 
 fn calls_of(engine: &Engine, name: &str) -> u64 {
-    engine.ledger.books.command_count(find(name.as_bytes()).expect("a command")).calls
+    engine.ledger.books.command_count(number_of(name.as_bytes())).calls
 }
 
 #[test]

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::command::{Action, Args, Error, find, host_commands};
-use crate::engine::testing::{Said, open_engine};
+use crate::command::{Action, Args, Error, host_commands};
+use crate::engine::testing::{Said, number_of, open_engine};
 use crate::engine::{Engine, Outcome, StagedKey, Staging, Taking};
 use crate::store::{Traits, Type};
 use crate::sync::LOCKED;
@@ -25,7 +25,7 @@ impl Tested {
     fn at(&self, now: Now, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let call = Call {
-            command: find(words[0]).expect("a command of the table"),
+            command: number_of(words[0]),
             args: Args::new(&words),
             db: 0,
             now,

@@ -194,8 +194,12 @@ impl OpenRun {
     ) {
         let Some(entry) = entry else { return self.add(db, Record::Del { key }) };
         let expire_at = entry.expire_at();
-        if matches!(kind, ChangeKind::Expiry) {
-            return self.add_expiry(db, key, expire_at);
+        match kind {
+            ChangeKind::Expiry => return self.add_expiry(db, key, expire_at),
+            ChangeKind::Traits => {
+                return self.add(db, Record::Traits { key, expire_at, traits: entry.traits() });
+            }
+            _ => {}
         }
         let value = match entry.value_type() {
             Type::Hash => return self.add_hash(db, key, entry, kind),

@@ -36,7 +36,8 @@ fn name(number: u8) -> Vec<u8> {
 }
 
 /// Commands. K is a key; V a value, perhaps a large one; S a short one; N a number; T a moment; M
-/// milliseconds from now; D a database; P what DUMP returned.
+/// milliseconds from now; D a database; P what DUMP returned. What stands behind the key of an `mc-`
+/// row, and the value of `mc-ms`, is one word.
 const LINES: &[&str] = &[
     "set K V",
     "set K V",
@@ -150,6 +151,16 @@ const LINES: &[&str] = &[
     "bitfield K get u8 0",
     "bitcount K",
     "lcs K K",
+    "mc-ms K V F5",
+    "mc-ms K S MA",
+    "mc-md K I",
+    "mc-md K I T1",
+    "mc-md K I T0",
+    "mc-md K x F7",
+    "mc-mg-renew K v",
+    "mc-mg-renew K T1",
+    "mc-mg-vivify K N1 v",
+    "mc-ma K N0 T1",
 ];
 
 /// The bulk string of a reply.
@@ -198,7 +209,13 @@ fn line_of(template: &str, seeds: &[u8]) -> Line {
         "P" => payload(vec![seed(); usize::from(seed())]),
         word => word.as_bytes().to_vec(),
     };
-    Line(template.split(' ').map(word).collect())
+    // The flags of memcached's meta commands are one word.
+    let words: Vec<_> = match template.starts_with("mc-m") {
+        true if template.starts_with("mc-ms") => template.splitn(4, ' ').map(word).collect(),
+        true => template.splitn(3, ' ').map(word).collect(),
+        false => template.split(' ').map(word).collect(),
+    };
+    Line(words)
 }
 
 fn line() -> impl Strategy<Value = Line> {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::command::{Args, find};
-use crate::engine::testing::{Said, open_engine};
+use crate::command::Args;
+use crate::engine::testing::{Said, number_of, open_engine};
 use crate::engine::{Author, Call};
 use crate::store::Now;
 use crate::sync::LOCKED;
@@ -16,7 +16,7 @@ impl Tested {
     /// A command's reply, at a time when no key has expired.
     fn call(&self, db: u32, words: &[&[u8]]) -> String {
         let call = Call {
-            command: find(words[0]).expect("a command of the table"),
+            command: number_of(words[0]),
             args: Args::new(words),
             db,
             now: Now::at(0),

@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 
 use crate::command::record::{Record, Records};
 use crate::command::slot::slot_of;
-use crate::command::{Args, Cluster, Keep, Reply, Transcript, find};
+use crate::command::{Args, Cluster, Keep, Reply, Transcript};
 use crate::engine::call::{Author, Call, Taking};
 use crate::engine::jobs::{JobDoor, JobOwner, JobReply};
 use crate::engine::ledger::Account;
 use crate::engine::request::PortClient;
+use crate::engine::testing::number_of;
 use crate::engine::{AllHeld, Config, Engine, Gates, HostLog, Locked, Logged, Settings};
-use crate::store::{Census, Entry, Fields, Now, Origin, SharedValue, Type, UnixMs, Value};
+use crate::store::{Census, Entry, Fields, Now, SharedValue, Traits, Type, UnixMs, Value};
 use crate::sync::LOCKED;
 
 /// Values of this many bytes are shared buffers.
@@ -31,8 +32,8 @@ thread_local! {
     pub(super) static MAY_LOG: Cell<bool> = const { Cell::new(true) };
 }
 
-/// All keys: value, expiry and origin.
-pub(super) type Keys = BTreeMap<(u32, Vec<u8>), (Stored, Option<UnixMs>, Origin)>;
+/// All keys: value, expiry and what is known of the value, without the number of its last change.
+pub(super) type Keys = BTreeMap<(u32, Vec<u8>), (Stored, Option<UnixMs>, Traits)>;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub(super) fn replayed(base: &Keys, texts: &[Vec<u8>]) -> Engine {
 }
 
 pub(super) fn fill(engine: &Engine, keys: &Keys) {
-    for ((db, key), (value, expire_at, origin)) in keys {
+    for ((db, key), (value, expire_at, traits)) in keys {
         let at = engine.shards().key_at(*db, key);
         let mut held = engine.shards().take_waiting(LOCKED, at.shard);
         let account = Account::new(engine.main_slot(LOCKED), false);
@@ -127,7 +128,7 @@ pub(super) fn fill(engine: &Engine, keys: &Keys) {
             match value {
                 Stored::String(value) => with_value(value, &mut |value| {
                     edit.put(Entry::new(key, value, *expire_at));
-                    edit.set_origin(*origin);
+                    edit.set_traits(*traits);
                 }),
                 Stored::Hash(fields) => {
                     for (field, (value, expire_at)) in fields {
@@ -177,11 +178,12 @@ pub(super) fn content(engine: &Engine, all: &AllHeld<'_>) -> Result<Keys, String
                         check(map.len() == fields.len() && !map.is_empty(), "number of fields")?;
                         let found = |name: &Vec<u8>| fields.find(name).map(|it| it.value.to_vec());
                         check(map.iter().all(|(k, v)| found(k).as_ref() == Some(&v.0)), "a field")?;
-                        (Stored::Hash(map), expire_at, Origin::Given)
+                        (Stored::Hash(map), expire_at, Traits::default())
                     }
                     _ => {
                         let value = entry.string().map_err(|_| "not a string")?;
-                        (Stored::String(value.bytes().to_vec()), expire_at, value.origin())
+                        let traits = Traits { number: 0, ..value.traits() };
+                        (Stored::String(value.bytes().to_vec()), expire_at, traits)
                     }
                 };
                 check(keys.insert((db, key), content).is_none(), "a key twice")?;
@@ -212,7 +214,7 @@ pub(super) fn content_of(engine: &Engine) -> Keys {
 pub(super) fn assert_same(a: &Keys, b: &Keys, what: &str) {
     let differs = |name: &&(u32, Vec<u8>)| a.get(*name) != b.get(*name);
     let show = |keys: &Keys, name: &(u32, Vec<u8>)| {
-        keys.get(name).map_or("none".to_owned(), |(value, at, origin)| {
+        keys.get(name).map_or("none".to_owned(), |(value, at, traits)| {
             let text = match value {
                 Stored::String(value) => {
                     let start = value[..value.len().min(20)].escape_ascii();
@@ -225,7 +227,7 @@ pub(super) fn assert_same(a: &Keys, b: &Keys, what: &str) {
                     format!("{:?}", fields.iter().map(field).collect::<Vec<_>>())
                 }
             };
-            format!("{text} {at:?} {origin:?}")
+            format!("{text} {at:?} {traits:?}")
         })
     };
     let names: BTreeSet<_> = a.keys().chain(b.keys()).filter(differs).collect();
@@ -266,7 +268,7 @@ pub(super) fn with_call<R>(
         (line.0.iter().map(Vec::as_slice).collect(), Keeper(line));
     let limits = engine.settings().limits(usize::MAX);
     with(&Call {
-        command: find(words[0]).expect("a command of the table"),
+        command: number_of(words[0]),
         args: Args::with_keeper(&words, &keeper),
         db,
         now: Now::at(CLOCK.get()),
