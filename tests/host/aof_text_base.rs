@@ -100,7 +100,7 @@ fn a_replica_that_does_not_follow() {
     wait_until("it follows", || client.run("MIDI.GET a") == Value::bulk("1"));
     wait_for_rewrite(&mut client);
     rewrite(&mut client);
-    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n6");
+    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n9");
     port.ok("SET a 2");
     wait_until("it does not", || client.run("MIDI.GET a").text().starts_with("MASTERDOWN "));
     client.run("BGREWRITEAOF");

@@ -10,7 +10,7 @@ use crate::common::{Builder, Client, Door, Mode, Server, Value, wait_until};
 
 /// As if the master's midi were newer.
 fn send_newer_version(link: &Link) {
-    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n6");
+    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n9");
 }
 
 fn setting(server: &Server, name: &str) -> String {

@@ -287,7 +287,7 @@ fn forget_history(master: &Ported, link: &Link) {
 
 /// As if the master's midi were newer.
 fn send_newer_version(link: &Link) {
-    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n6");
+    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n9");
 }
 
 #[test]
