@@ -36,8 +36,8 @@ fn name(number: u8) -> Vec<u8> {
 }
 
 /// Commands. K is a key; V a value, perhaps a large one; S a short one; N a number; T a moment; M
-/// milliseconds from now; D a database; P what DUMP returned. What stands behind the key of an `mc-`
-/// row, and behind the value of `mc-ms`, is one word.
+/// milliseconds from now; D a database; P what DUMP returned. What stands behind the key of an
+/// `mc-` row, and behind the value of `mc-ms`, is one word.
 const LINES: &[&str] = &[
     "set K V",
     "set K V",
