@@ -77,8 +77,8 @@ pub enum Record<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// `TRAITS key [PXAT ms] [traits]`: all that there is to know of a key but its value, as in SET.
-    /// Since version 6.
+    /// `TRAITS key [PXAT ms] [traits]`: all that there is to know of a key but its value, as in
+    /// SET. Since version 6.
     Traits {
         /// The key.
         key: &'a [u8],
