@@ -1,6 +1,6 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-hosts test-clients test-long check-aof lint bench bench-quick bench-engine clean
+.PHONY: help build run test test-hosts test-clients test-long check-aof lint bench bench-quick scaling bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one sec
 
 bench-quick: ## the same with short rounds, for a look: below five minutes
 	@bash scripts/bench.sh --quick
+
+scaling: ## count what threads do to each other: docs/design/scaling.md has the model; takes five minutes
+	@bash scripts/scaling.sh $(SHARDS)
 
 bench-engine: ## micro-benchmarks of the engine alone
 	@bash scripts/cargo.sh bench --locked

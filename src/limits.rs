@@ -15,11 +15,14 @@ use std::time::Duration;
 /// `midi.threads`: 0 means one worker per core.
 pub const THREADS: RangeInclusive<i64> = 0..=256;
 
-/// `midi.shards`, a power of two. Two threads scale 1.8 × with 1024, and more bring little; a shard
-/// costs 256 bytes plus its tables, and a flush takes the main thread about 0.2 µs per shard.
-pub const SHARDS: RangeInclusive<i64> = 1..=65_536;
-/// Default of `midi.shards`.
-pub const SHARDS_DEFAULT: i64 = 1024;
+/// `midi.shards`, a power of two; 0 for as many as the workers need. A shard costs 256 bytes plus
+/// its tables, and a flush takes the main thread about 0.2 µs per shard.
+pub const SHARDS: RangeInclusive<i64> = 0..=65_536;
+/// The least shards that are taken for 0: two threads scale 1.8 × with them, and more bring little.
+pub const SHARDS_LEAST: usize = 1024;
+/// The shards for each worker. One with a pipeline holds up to [`AHEAD`] of them, so a sixteenth of
+/// all are held at most.
+pub const SHARDS_PER_WORKER: usize = 16 * AHEAD;
 
 /// `midi.max-jobs`: long commands at once. They take turns, so a thousand of them would slow each
 /// other to a crawl.

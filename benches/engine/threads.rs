@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midi::command::find;
-use midi::engine::{Outcome, Taking};
+use midi::command::{COMMANDS, find};
+use midi::engine::{Call, Engine, Outcome, Taking, ThreadSlot, Together};
+use midi::store::Now;
 
-use super::keys::{KEYS, Random, Zipf, stream};
+use super::keys::{KEYS, Key, Random, Zipf, stream};
 use super::{Figures, Sink, VALUE, call, engine, fill, median, processor_time};
 
 /// The work of threads in a period.
@@ -88,6 +89,109 @@ const ALONE: f64 = 1.85;
 /// Commands of a stream between two readings of the clock.
 const BATCH: usize = 256;
 
+/// Commands of a pipeline that run together.
+const TOGETHER: usize = 32;
+
+/// The share of GETs in percent, and whether commands run together.
+const MIXES: [(usize, bool); 6] =
+    [(100, false), (95, false), (50, false), (100, true), (95, true), (50, true)];
+
+/// Commands by one thread: keys of its stream, of which some are read and the others set.
+struct Commands<'a> {
+    engine: &'a Engine,
+    lines: Vec<(usize, [&'a [u8]; 3])>,
+}
+
+impl<'a> Commands<'a> {
+    fn of(engine: &'a Engine, keys: &'a [Key], (get, set): (usize, usize), reads: usize) -> Self {
+        let lines = keys.iter().enumerate().map(|(number, key)| {
+            let is_read = number * 37 % 100 < reads;
+            (if is_read { get } else { set }, [&b""[..], key.bytes(), &VALUE])
+        });
+        Commands { engine, lines: lines.collect() }
+    }
+
+    /// Runs them one by one.
+    fn run_each(&self, slot: &ThreadSlot, done: &mut Done) {
+        (0..self.lines.len()).for_each(|number| self.run(slot, number, done));
+    }
+
+    fn run(&self, slot: &ThreadSlot, number: usize, done: &mut Done) {
+        let (call, mut sink) = (self.call(number), Sink(0));
+        if self.engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
+            done.failed += 1;
+            if self.engine.attempt(slot, &call, Taking::WORKER, &mut sink) == Outcome::Busy {
+                done.given_up += 1;
+                while self.engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
+                    thread::yield_now();
+                }
+            }
+        }
+        black_box(sink.0);
+    }
+
+    /// Runs them as the port runs a pipeline.
+    fn run_together(&self, slot: &ThreadSlot, done: &mut Done) {
+        let mut from = 0;
+        while from < self.lines.len() {
+            let mut sink = Sink(0);
+            let to = self.lines.len().min(from + TOGETHER);
+            let part = Part { commands: self, from, to };
+            let (ran, outcome) = self.engine.attempt_run(slot, &part, &mut sink, |_| false);
+            black_box(sink.0);
+            from += ran;
+            if outcome == Outcome::Busy {
+                done.given_up += 1;
+                self.run(slot, from, done);
+                from += 1;
+            } else if from < to {
+                done.failed += 1;
+            }
+        }
+    }
+}
+
+/// Some of the commands, together.
+struct Part<'p> {
+    commands: &'p Commands<'p>,
+    from: usize,
+    to: usize,
+}
+
+impl Together for Part<'_> {
+    fn count(&self) -> usize {
+        self.to - self.from
+    }
+
+    fn db(&self) -> u32 {
+        0
+    }
+
+    fn now(&self) -> Now {
+        Now::lazy(self.commands.engine.config().clock)
+    }
+
+    fn command(&self, number: usize) -> usize {
+        self.commands.lines[self.from + number].0
+    }
+
+    fn key(&self, number: usize) -> &[u8] {
+        self.commands.lines[self.from + number].1[1]
+    }
+
+    fn call(&self, number: usize) -> Call<'_> {
+        self.commands.call(self.from + number)
+    }
+}
+
+impl Commands<'_> {
+    fn call(&self, number: usize) -> Call<'_> {
+        let (command, list) = &self.lines[number];
+        let words = if COMMANDS[*command].name == "get" { 2 } else { 3 };
+        call(self.engine, *command, &list[..words])
+    }
+}
+
 pub fn threads(quick: bool, figures: &mut Figures) {
     let (rounds, time) = if quick { (1, 100) } else { (3, 300) };
     let time = Duration::from_millis(time);
@@ -104,7 +208,7 @@ pub fn threads(quick: bool, figures: &mut Figures) {
     );
     println!(
         "  failed: tokens not free at the first look; given up: nor after a worker's spinning (two \
-         threads)\n"
+         threads);\n  together: batches that ended early, and those that did not begin\n"
     );
     println!(
         "  shards  keys     GET   1 thread   2 threads  scaling   burn   of 2   busy     failed   \
@@ -119,34 +223,18 @@ pub fn threads(quick: bool, figures: &mut Figures) {
         fill(&engine, KEYS, &VALUE);
         for (name, zipf) in [("uniform", None), ("zipf", Some(&zipf))] {
             let streams = [stream(zipf, len, 1), stream(zipf, len, 2)];
-            for reads in [100, 95, 50] {
+            for (reads, together) in MIXES {
                 let places = [AtomicUsize::new(0), AtomicUsize::new(0)];
                 let work = |thread: usize, done: &mut Done| {
                     let slot = engine.worker_slot(thread);
                     let at = places[thread].load(Ordering::Relaxed);
                     places[thread].store((at + BATCH) % len, Ordering::Relaxed);
-                    let mut sink = Sink(0);
-                    for (number, key) in streams[thread][at..at + BATCH].iter().enumerate() {
-                        let read = number * 37 % 100 < reads;
-                        let list: [&[u8]; 3] = [b"", key.bytes(), &VALUE];
-                        let (command, args) =
-                            if read { (get, &list[..2]) } else { (set, &list[..]) };
-                        let call = call(&engine, command, args);
-                        if engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
-                            done.failed += 1;
-                            if engine.attempt(slot, &call, Taking::WORKER, &mut sink)
-                                == Outcome::Busy
-                            {
-                                done.given_up += 1;
-                                while engine.attempt(slot, &call, Taking::Try(0), &mut sink)
-                                    == Outcome::Busy
-                                {
-                                    thread::yield_now();
-                                }
-                            }
-                        }
+                    let keys = &streams[thread][at..at + BATCH];
+                    let commands = Commands::of(&engine, keys, (get, set), reads);
+                    match together {
+                        true => commands.run_together(slot, done),
+                        false => commands.run_each(slot, done),
                     }
-                    black_box(sink.0);
                     done.commands += BATCH as u64;
                 };
                 on_threads(0..2, time / 3, work);
@@ -175,11 +263,12 @@ pub fn threads(quick: bool, figures: &mut Figures) {
                     total.given_up += two.given_up;
                 }
                 let [one, two, scaling, burns, of_two, busy] = seen.map(median);
-                figures.note(format!("of 2: {shards} shards, {name}, {reads}% GET"), of_two);
+                let how = if together { ", 32 together" } else { "" };
+                figures.note(format!("of 2: {shards} shards, {name}, {reads}% GET{how}"), of_two);
                 let share = |count: u64| 100.0 * count as f64 / total.commands as f64;
                 println!(
                     "  {shards:>6}  {name:<7} {reads:>3}%  {:>7.2} M   {:>7.2} M   {scaling:>6.2}  \
-                     {burns:>5.2}  {of_two:>5.2}  {busy:>5.2}   {:>7.4}%   {:>7.4}%",
+                     {burns:>5.2}  {of_two:>5.2}  {busy:>5.2}   {:>7.4}%   {:>7.4}%{how}",
                     one / 1e6,
                     two / 1e6,
                     share(total.failed),

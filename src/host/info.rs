@@ -52,6 +52,10 @@ fn write_sections(engine: &Engine, sink: &mut dyn InfoSink) {
             fields(engine, sink);
         }
     }
+    #[cfg(feature = "contention")]
+    if sink.section("contention") {
+        crate::sync::contention::counts().into_iter().for_each(|(name, it)| sink.field(name, it));
+    }
 }
 
 fn shards(engine: &Engine, sink: &mut dyn InfoSink) {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::ptr;
 
+use super::contention::{Contact, note};
 use super::primitives::{AtomicBool, AtomicPtr, Ordering};
 
 struct InboxNode<M> {
@@ -64,6 +65,7 @@ impl<M> Inbox<M> {
             unsafe { (*last).older = newest };
             Some(first)
         };
+        note(Contact::Message);
         // AcqRel: publishes the messages; see also `may_sleep`.
         let _ = self.newest.fetch_update(Ordering::AcqRel, Ordering::Relaxed, link);
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)

@@ -2,6 +2,7 @@
 //! it sleeps on, a number that threads wait for, the flag that stops all, and the proof that the
 //! host's global lock is held. They know nothing of the store. Checked under loom.
 
+pub mod contention;
 mod inbox;
 mod locked;
 mod primitives;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 
+use super::contention::{Contact, note};
+
 /// An eventfd.
 pub struct Waker(OwnedFd);
 
@@ -28,6 +30,7 @@ impl Waker {
 
     /// Wakes the thread that sleeps on it.
     pub fn wake(&self) {
+        note(Contact::WakeUp);
         // It fails only if 2^64 - 2 calls are unread: the thread is awake then.
         let _ = write(&self.0, &1u64.to_ne_bytes());
     }

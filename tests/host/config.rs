@@ -58,7 +58,7 @@ fn wrong_load_arguments_end_the_start() {
         ("threads -1", "threads must be between"),
         ("threads 257", "threads must be between"),
         ("threads 2x", "threads must be between"),
-        ("shards 0", "shards must be between"),
+        ("shards 131072", "shards must be between"),
         ("shards 1000", "midi.shards must be a power of two, not 1000"),
         ("shards 131072", "shards must be between"),
         ("dispatch fast", "dispatch must be one of adaptive, pool, not 'fast'"),

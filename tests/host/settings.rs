@@ -41,7 +41,7 @@ fn defaults() {
         &mut client,
         &[
             ("threads", "0"),
-            ("shards", "1024"),
+            ("shards", "0"),
             ("safemode", "no"),
             ("dispatch", "adaptive"),
             ("max-jobs", "128"),
@@ -107,7 +107,7 @@ fn a_refused_module_load_leaves_nothing() {
         assert_eq!(client.run("CONFIG GET midi.*"), Value::Array(vec![]));
     }
     client.ok(&format!("MODULE LOAD {path} threads 2"));
-    check_settings(&mut client, &[("safemode", "no"), ("shards", "1024"), ("max-jobs", "128")]);
+    check_settings(&mut client, &[("safemode", "no"), ("shards", "0"), ("max-jobs", "128")]);
     smoke(&mut client);
     assert_eq!(client.run("GET native"), Value::bulk("1"));
 }

@@ -20,6 +20,7 @@ use super::context::{Context, Message};
 use super::request::Request;
 use crate::limits::{AHEAD, MAIN_SPINS};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
+use crate::sync::contention::{Contact, note};
 use crate::sync::{Held, Locked, Released, StopFlag, Token, WaitingRoom};
 
 pub use all_held::AllHeld;
@@ -32,10 +33,13 @@ pub struct Shard {
     /// Only its holder may touch the data. [`Shards`] takes it, for nobody while all are stopped.
     token: Token<Store, Box<Request>>,
     due: AtomicI64,
+    /// The thread that took it last.
+    #[cfg(feature = "contention")]
+    last: std::sync::atomic::AtomicU32,
 }
 
 /// The cost of a shard that limits.rs states.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, feature = "contention")))]
 const _: () = assert!(size_of::<CachePadded<Shard>>() <= 256);
 
 /// All shards, and the workers that own them.
@@ -77,6 +81,8 @@ impl Shards {
             CachePadded::new(Shard {
                 token: Token::new(Store::default()),
                 due: AtomicI64::new(UnixMs::MAX),
+                #[cfg(feature = "contention")]
+                last: Default::default(),
             })
         };
         Shards {
@@ -152,7 +158,10 @@ impl Shards {
         match taking {
             Taking::Try(spins) => {
                 let token = &self.get(shard).token;
-                let held = token.try_take().or_else(|| token.try_take_spinning(spins))?;
+                let held = token.try_take().or_else(|| {
+                    note(Contact::Busy);
+                    token.try_take_spinning(spins)
+                })?;
                 self.unless_stopped(shard, held)
             }
             Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
@@ -177,6 +186,7 @@ impl Shards {
     /// Waits for a shard's token, which an open unit then keeps.
     pub(super) fn take_waiting(&self, locked: Locked<'_>, shard: u32) -> HeldShard<'_> {
         let token = &self.get(shard).token;
+        self.note_taken(shard);
         if !self.is_in_unit(locked) {
             return token.take_waiting(locked, &self.room, MAIN_SPINS);
         }
@@ -186,6 +196,20 @@ impl Shards {
         }
         held
     }
+
+    /// A token is taken: counts that, and whether another thread had it before.
+    #[cfg(feature = "contention")]
+    fn note_taken(&self, shard: u32) {
+        let thread = crate::sync::contention::thread();
+        note(Contact::Taken);
+        if self.get(shard).last.swap(thread, Ordering::Relaxed) != thread {
+            note(Contact::ChangedHands);
+        }
+    }
+
+    #[cfg(not(feature = "contention"))]
+    #[inline(always)]
+    fn note_taken(&self, _: u32) {}
 
     /// Takes the tokens of all these shards (in ascending order, each once), or none.
     pub(super) fn take_many(&self, shards: &[u32], taking: Taking<'_>) -> Option<ManyHeld<'_>> {

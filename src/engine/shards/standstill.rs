@@ -38,6 +38,7 @@ impl Shards {
         shard: u32,
         held: HeldShard<'e>,
     ) -> Option<HeldShard<'e>> {
+        self.note_taken(shard);
         if self.are_stopped() { self.give_back(shard, held) } else { Some(held) }
     }
 

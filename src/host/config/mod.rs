@@ -13,6 +13,7 @@ use redis_module::raw;
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings, Speaks};
+use crate::limits;
 use table::{
     LIKE_THE_HOST, MAXMEMORY_POLICY, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, named,
     numbered, written,
@@ -78,13 +79,21 @@ fn count_databases(exists: impl Fn(u32) -> bool) -> u32 {
     beyond
 }
 
+/// How many shards so many workers need.
+fn shards_for(workers: usize) -> usize {
+    let most = *limits::SHARDS.end() as usize;
+    let needed = (workers * limits::SHARDS_PER_WORKER).next_power_of_two();
+    needed.clamp(limits::SHARDS_LEAST, most)
+}
+
 /// The engine's configuration.
 pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
-    let threads = NUMBERS[0].value.load(Ordering::Relaxed);
+    let [threads, shards] = [0, 1].map(|at| NUMBERS[at].value.load(Ordering::Relaxed) as usize);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = if threads == 0 { cores } else { threads };
     Config {
-        workers: if threads == 0 { cores } else { threads as usize },
-        shards: NUMBERS[1].value.load(Ordering::Relaxed) as usize,
+        workers,
+        shards: if shards == 0 { shards_for(workers) } else { shards },
         databases,
         cluster,
         safemode: SAFEMODE.value.load(Ordering::Relaxed),
@@ -203,4 +212,15 @@ pub fn assumed_policy() -> String {
 /// Whether the host reports its settings: CONFIG may have been renamed.
 pub fn are_told(ctx: Ctx<'_>) -> bool {
     ctx.config_text(c"bind").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shards_for;
+
+    #[test]
+    fn shards_grow_with_the_workers() {
+        let shards = [1, 2, 3, 16, 64, 256].map(shards_for);
+        assert_eq!(shards, [1024, 1024, 2048, 8192, 32_768, 65_536]);
+    }
 }

@@ -71,7 +71,7 @@ pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 /// All numeric settings.
 pub static NUMBERS: [Number; 27] = [
     fixed("threads", 0, limits::THREADS),
-    fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
+    fixed("shards", 0, limits::SHARDS),
     // Read with the host's own limit: see `eviction.rs`.
     Number { flags: BYTES, ..fixed(MAXMEMORY, 0, 0..=i64::MAX) },
     number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, |live| &live.max_jobs),
