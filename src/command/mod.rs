@@ -63,6 +63,7 @@ pub use dump::{dump_as_valkey, payload_of_hash, unpacked_hash};
 pub use error::{Error, IncrexNumber};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;
+pub use hash::FieldParts;
 pub use import::ImportArgs;
 pub use item::{
     KNOWN_ONLY, MetaCommand, MetaFlags, draw_new_base, draw_number, expires_at, signed_32,
@@ -117,7 +118,7 @@ pub struct Limits {
     /// Largest reply that may be made on this thread, in bytes.
     pub max_reply_bytes: usize,
     /// Maximum bytes of values that may be copied in one go while several shards are held; more is
-    /// long work. No limit if a command must run to its end.
+    /// long work. No limit if a command must run to its end: see [`Limits::may_be_job`].
     pub max_bytes_at_once: usize,
     /// OBJECT ENCODING calls a hash with more fields a hash table.
     pub listpack_entries: usize,
@@ -168,6 +169,11 @@ impl Limits {
     /// The limits of a command that must run to its end in one go.
     pub fn in_one_go(self) -> Self {
         Limits { max_bytes_at_once: usize::MAX, ..self }
+    }
+
+    /// Whether a command that turns out to be long work can become a job.
+    pub fn may_be_job(&self) -> bool {
+        self.max_bytes_at_once != usize::MAX
     }
 
     /// Whether this thread limits the size of a reply.

@@ -7,7 +7,9 @@ use arrayvec::ArrayVec;
 
 use super::glob::KeySet;
 use super::record::Record;
-use super::{Access, Action, Args, Docs, DoorCommand, Error, Keys, Limits, PortCommand};
+use super::{
+    Access, Action, Args, Docs, DoorCommand, Error, FieldParts, Keys, Limits, PortCommand,
+};
 use crate::limits::KEYS_AT_ONCE;
 
 /// A row of the command table.
@@ -307,6 +309,8 @@ pub enum LongKeys {
     Lcs,
     /// MGET of large values.
     Mget,
+    /// These parts of all fields of a hash that has many.
+    Fields(FieldParts),
 }
 
 impl Long {

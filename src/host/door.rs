@@ -113,7 +113,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>], by_script: bool
         return;
     }
     let inside = unit::is_inside(ctx);
-    let limits = engine.settings().limits(MAX_MAIN_REPLY_BYTES);
+    let limits = engine.context().limits_alone(MAX_MAIN_REPLY_BYTES);
     let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
     let list = if argv.len() <= few.len() {
         &mut few[..argv.len()]

@@ -13,6 +13,10 @@ pub const SMALL_HASH_ELEMENT_BYTES: usize = 255;
 /// A hash with no more fields than this is freed at once, by whoever drops it.
 pub const FREED_AT_ONCE_FIELDS: usize = 256;
 
+/// Reading all fields of a hash with more of them (HGETALL, HKEYS, HVALS) is a job: so many take
+/// some 50 µs, as long as a slice of one.
+pub const LONG_READ_FIELDS: usize = 1000;
+
 /// About how many bytes of a whole hash are in one record of the log.
 pub const HASH_RECORD_BYTES: usize = 64 << 10;
 

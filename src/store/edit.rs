@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::before::{PartsBefore, ValuePart};
 use super::bucket::EntryRef;
+use super::fields::note_home;
 use super::{
     Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
     Traits, UnixMs, Value,
@@ -302,6 +303,7 @@ impl<'a> Edit<'a> {
     pub fn put(&mut self, entry: Entry) {
         debug_assert!(entry.key() == self.name);
         self.remove();
+        note_home(&entry, self.hash);
         self.insert(ChangeKind::Whole, || entry);
     }
 

@@ -1,4 +1,5 @@
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::quality::RandomState;
 
@@ -32,6 +33,22 @@ impl KeyHash {
     #[inline]
     pub(super) fn tag(self) -> u8 {
         (self.0 as u8).max(1)
+    }
+}
+
+/// A [`KeyHash`] that another thread may set.
+#[derive(Default)]
+pub(super) struct SharedKeyHash(AtomicU64);
+
+impl SharedKeyHash {
+    /// It.
+    pub(super) fn get(&self) -> KeyHash {
+        KeyHash(self.0.load(Relaxed))
+    }
+
+    /// Sets it.
+    pub(super) fn set(&self, hash: KeyHash) {
+        self.0.store(hash.0, Relaxed);
     }
 }
 

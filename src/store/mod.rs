@@ -33,7 +33,9 @@ pub use bucket::{EntryRef, StringRef};
 pub use census::Census;
 pub use edit::{Done, Edit, Keeping, read, set_in_place};
 pub use entry::{Entry, block_bytes, prefetch};
-pub use fields::{FieldCursor, FieldRef, Fields, NewField, free_left, has_left};
+pub use fields::{
+    FieldCursor, FieldRef, Fields, FieldsPin, KeptTooMuch, NewField, free_left, has_left,
+};
 pub use hash::{KeyHash, KeyHasher};
 pub use look::{Candidate, Home, Look};
 pub use remains::Remains;

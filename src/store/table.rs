@@ -405,6 +405,7 @@ impl Table {
     ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let segment = &self.segments[at as usize];
+        segment.entries().for_each(|entry| entry.prefetch());
         for entry in segment.entries() {
             if cursor == segment.start || hasher.hash(entry.key()).order() >= cursor {
                 visit(entry);

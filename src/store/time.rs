@@ -13,6 +13,7 @@ const UNREAD: UnixMs = UnixMs::MAX;
 /// A key whose expiry is before that time is hidden. A thread that meets it may remove it only if
 /// its expiry is before the *horizon* too: if removal is decided elsewhere, the horizon is behind
 /// the clock.
+#[derive(Clone)]
 pub struct Now {
     read: Cell<UnixMs>,
     source: fn() -> UnixMs,

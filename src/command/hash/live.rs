@@ -16,18 +16,13 @@ impl<'a> LiveFields<'a> {
         LiveFields { fields, now }
     }
 
-    #[inline]
-    fn is_live(self, field: &FieldRef<'_>) -> bool {
-        field.expire_at.is_none_or(|at| !self.now.hides(at))
-    }
-
     /// How many there are, with those that have expired and are not removed yet.
     pub(super) fn len(self) -> usize {
         self.fields.len()
     }
 
     fn find(self, name: &[u8]) -> Option<FieldRef<'a>> {
-        self.fields.find(name).filter(|field| self.is_live(field))
+        self.fields.find(name).filter(|field| field.is_live(self.now))
     }
 
     /// The value of a field.
@@ -43,7 +38,7 @@ impl<'a> LiveFields<'a> {
 
     /// All of them. The order is that in which they were added, while the hash is small.
     pub(super) fn iter(self) -> impl Iterator<Item = FieldRef<'a>> {
-        self.fields.iter().filter(move |field| self.is_live(field))
+        self.fields.iter().filter(move |field| field.is_live(self.now))
     }
 
     /// How many [`LiveFields::iter`] gives.
@@ -58,7 +53,7 @@ impl<'a> LiveFields<'a> {
         visit: &mut dyn FnMut(FieldRef<'a>),
     ) -> Option<FieldCursor> {
         self.fields.scan(cursor, &mut |field| {
-            if self.is_live(&field) {
+            if field.is_live(self.now) {
                 visit(field);
             }
         })

@@ -15,6 +15,7 @@ pub(super) use expiry::{HEXPIRE, HEXPIREAT, HPERSIST, HPEXPIRE, HPEXPIREAT};
 pub(super) use expiry_time::{HEXPIRETIME, HPEXPIRETIME, HPTTL, HTTL};
 pub(super) use get_set::{HGETEX, HSETEX};
 use live::LiveFields;
+pub use read::FieldParts;
 pub(super) use read::{HEXISTS, HGET, HGETALL, HKEYS, HLEN, HMGET, HSTRLEN, HVALS};
 pub(super) use scan::HSCAN;
 pub(super) use write::{HDEL, HGETDEL, HINCRBY, HINCRBYFLOAT, HMSET, HSET, HSETNX};

@@ -3,9 +3,48 @@
 use super::{FIELD, KEY};
 use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
-    Access, Action, Arg, Command, Error, Flags, Keys, OneKey, Reply, Run, docs, tips,
+    Access, Action, Arg, Command, Error, Flags, Keys, Long, LongKeys, OneKey, Reply, Run, docs,
+    tips,
 };
+use crate::limits::LONG_READ_FIELDS;
 use crate::store::FieldRef;
+
+/// What a command that lists all fields says of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldParts {
+    /// Its name and its value: HGETALL.
+    Both,
+    /// Its name: HKEYS.
+    Names,
+    /// Its value: HVALS.
+    Values,
+}
+
+impl FieldParts {
+    /// Calls `say` with each element of the reply that is about this field.
+    #[inline]
+    pub fn of(self, field: FieldRef<'_>, mut say: impl FnMut(&[u8])) {
+        if self != FieldParts::Values {
+            say(field.name);
+        }
+        if self != FieldParts::Names {
+            say(field.value);
+        }
+    }
+
+    /// Begins a reply about so many fields.
+    pub fn begin(self, reply: &mut dyn Reply, fields: usize) {
+        match self {
+            FieldParts::Both => reply.map(fields),
+            FieldParts::Names | FieldParts::Values => reply.array(fields),
+        }
+    }
+
+    /// How many elements there are for a field.
+    pub fn count(self) -> usize {
+        if self == FieldParts::Both { 2 } else { 1 }
+    }
+}
 
 type Read = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 
@@ -30,7 +69,7 @@ const fn row(
 const fn row_of_all(
     name: &'static str,
     summary: &'static str,
-    tips: &'static [&'static str],
+    parts: FieldParts,
     action: Read,
 ) -> Command {
     let flags = Flags { readonly: true, ..Flags::NONE };
@@ -38,7 +77,8 @@ const fn row_of_all(
         docs: docs(summary).costs("O(N), N being the number of fields").takes(&[KEY]),
         categories: Command::on_hashes(flags).categories,
         flags,
-        tips,
+        tips: &[tips::ANY_ORDER],
+        long: Long::FoundAlone(LongKeys::Fields(parts)),
         ..row(name, 2, summary, &[KEY], action)
     }
 }
@@ -89,17 +129,19 @@ pub(in crate::command) static HSTRLEN: Command = Command {
 };
 
 pub(in crate::command) static HKEYS: Command =
-    row_of_all("hkeys", "Returns the names of all fields.", &[tips::ANY_ORDER], |cx, reply| {
-        list(cx, reply, |field| field.name)
+    row_of_all("hkeys", "Returns the names of all fields.", FieldParts::Names, |cx, reply| {
+        list(cx, reply, FieldParts::Names)
     });
 
 pub(in crate::command) static HVALS: Command =
-    row_of_all("hvals", "Returns the values of all fields.", &[tips::ANY_ORDER], |cx, reply| {
-        list(cx, reply, |field| field.value)
+    row_of_all("hvals", "Returns the values of all fields.", FieldParts::Values, |cx, reply| {
+        list(cx, reply, FieldParts::Values)
     });
 
 pub(in crate::command) static HGETALL: Command =
-    row_of_all("hgetall", "Returns all fields and their values.", &[tips::ANY_ORDER], hgetall);
+    row_of_all("hgetall", "Returns all fields and their values.", FieldParts::Both, |cx, reply| {
+        list(cx, reply, FieldParts::Both)
+    });
 
 fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let fields = cx.fields()?;
@@ -119,38 +161,28 @@ fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// Replies with a part of each field.
-fn list(
-    cx: &OneKey<'_>,
-    reply: &mut dyn Reply,
-    part: for<'a> fn(FieldRef<'a>) -> &'a [u8],
-) -> Result<(), Error> {
+/// Replies with all fields.
+///
+/// # Errors
+/// [`Error::LongWork`] if they are many and the command can become a job.
+fn list(cx: &OneKey<'_>, reply: &mut dyn Reply, parts: FieldParts) -> Result<(), Error> {
     let Some(fields) = cx.fields()? else {
-        reply.array(0);
+        parts.begin(reply, 0);
         return Ok(());
     };
+    if fields.len() > LONG_READ_FIELDS && cx.limits.may_be_job() {
+        return Err(Error::LongWork);
+    }
     if cx.limits.has_reply_limit() {
-        check_reply(cx, fields.iter().map(|field| ELEMENT_BYTES + part(field).len()))?;
+        let size = |field: FieldRef<'_>| {
+            let mut bytes = 0;
+            parts.of(field, |part| bytes += ELEMENT_BYTES + part.len());
+            bytes
+        };
+        check_reply(cx, fields.iter().map(size))?;
     }
-    reply.array(fields.count());
-    fields.iter().for_each(|field| reply.bulk(part(field)));
-    Ok(())
-}
-
-fn hgetall(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let Some(fields) = cx.fields()? else {
-        reply.map(0);
-        return Ok(());
-    };
-    if cx.limits.has_reply_limit() {
-        let len = |field: FieldRef<'_>| field.name.len() + field.value.len();
-        check_reply(cx, fields.iter().map(|field| 2 * ELEMENT_BYTES + len(field)))?;
-    }
-    reply.map(fields.count());
-    for field in fields.iter() {
-        reply.bulk(field.name);
-        reply.bulk(field.value);
-    }
+    parts.begin(reply, fields.count());
+    fields.iter().for_each(|field| parts.of(field, |part| reply.bulk(part)));
     Ok(())
 }
 

@@ -23,7 +23,7 @@ pub use workers::{JobPart, Message, Workers};
 use super::call::Call;
 use super::jobs::JobDoor;
 use super::request::{Origin, Request};
-use crate::command::Transcript;
+use crate::command::{Limits, Transcript};
 use crate::store::Now;
 
 /// The settings, and the ways to other threads, to the host and to the ports.
@@ -110,6 +110,14 @@ impl Context {
         self.workers.wake_all();
     }
 
+    /// The limits of a command outside of any transaction or script, on a thread that may make
+    /// replies of up to `max_reply_bytes`.
+    #[inline]
+    pub fn limits_alone(&self, max_reply_bytes: usize) -> Limits {
+        let limits = self.settings.limits(max_reply_bytes);
+        if self.config.safemode { limits } else { limits.alone() }
+    }
+
     /// The largest reply that a client of that door may get, in bytes.
     pub fn most_reply(&self, door: JobDoor) -> usize {
         match door {
@@ -129,9 +137,7 @@ impl Context {
 
     /// Lends the call of a request, for a worker, which may make a reply of any size.
     pub fn with_call_of<R>(&self, request: &Request, run: impl FnOnce(&Call<'_>) -> R) -> R {
-        let limits = self.settings.limits(usize::MAX);
-        let limits = if self.config.safemode { limits } else { limits.alone() };
-        let call = &request.call;
+        let (limits, call) = (self.limits_alone(usize::MAX), &request.call);
         let now = Now::lazy(self.config.clock);
         let now = now.seeing_passed(call.sees_passed).silent(call.is_silent);
         call.args.with(|args| run(&call.again(args, now, limits, request.author())))

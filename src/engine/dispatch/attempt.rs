@@ -197,6 +197,9 @@ impl Engine {
                 call.outcome_of(slot, result, reply)
             })
         };
+        if outcome == Outcome::Long && self.jobs.have_room(self.settings()).is_err() {
+            return self.run_one_whole(slot, call, hash, shard, held, reply);
+        }
         if done.is_anything() {
             let at = KeyAt { shard, db: call.db, hash };
             self.ledger.end_edit(
@@ -212,6 +215,22 @@ impl Engine {
         }
         done.discard();
         outcome
+    }
+
+    /// Runs a command in one go that found out, as a read, that it is long work: no more jobs are
+    /// allowed.
+    #[cold]
+    fn run_one_whole(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let call = Call { limits: call.limits.in_one_go(), now: call.now.clone(), ..*call };
+        self.run_one(slot, &call, hash, shard, held, reply)
     }
 
     /// Whether only the main thread may run a command, because it writes to a key that the host

@@ -59,7 +59,7 @@ use super::shards::HeldShard;
 use super::slot::ThreadSlot;
 use super::slow_log::Called;
 use crate::command::{
-    Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, OwnedArgs, Reply, Transcript,
+    Action, COMMANDS, DoorCommand, Error, Flags, Limits, OnAllKeys, OwnedArgs, Reply, Transcript,
 };
 use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
@@ -161,7 +161,7 @@ impl Engine {
 
     /// Runs a call to its end here, for a client that may not wait.
     fn run_here<C: Caller>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
-        call.limits.max_reply_bytes = usize::MAX;
+        call.limits = Limits { max_reply_bytes: usize::MAX, ..call.limits.in_one_go() };
         if let Some(locked) = slot.locked() {
             self.run_waiting(locked, call, &mut client.reply());
         }

@@ -132,7 +132,7 @@ fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: boo
         args: Args::new(&[b"flushdb"]),
         db: caller.session.db,
         now: Now::lazy(clock),
-        limits: caller.limits.alone(),
+        limits: caller.limits,
         prefix: "",
         author: Author::Nobody,
     };

@@ -29,7 +29,7 @@ pub struct PortCaller<'a> {
     pub turn: &'a mut ThisTurn,
     /// The connection.
     pub session: &'a mut Session,
-    /// The limits of commands.
+    /// The limits of commands outside of any transaction or script.
     pub limits: Limits,
     /// Replies are appended here.
     pub output: &'a mut Output,
@@ -48,10 +48,10 @@ impl<'a> PortCaller<'a> {
         session: &'a mut Session,
     ) -> (Self, &'a mut ArgList) {
         let Serving { worker, turn, scratch, output, ended } = serving;
-        let (settings, said) = (worker.engine().settings(), output.end());
-        let most = settings.port.most_output();
+        let (context, said) = (worker.engine().context(), output.end());
+        let most = context.settings.port.most_output();
         session.flow.most_output = most.saturating_add(output.len() + OUTPUT_PAUSE + HELD_OUTPUT);
-        let limits = settings.limits(usize::MAX);
+        let limits = context.limits_alone(usize::MAX);
         let caller = PortCaller { worker, turn, session, limits, output, said, ended: *ended };
         (caller, scratch)
     }

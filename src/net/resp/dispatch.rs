@@ -58,15 +58,15 @@ pub fn run_command(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 /// A connection's call of a command in the table.
 #[inline]
 fn call<'a>(caller: &PortCaller<'_>, named: Named, args: &Args<'a>) -> Call<'a> {
-    let (Named { number: command, prefix }, config) = (named, &caller.engine().config());
+    let Named { number: command, prefix } = named;
     Call {
         command,
         args: *args,
         db: caller.session.next_db(),
-        now: Now::lazy(config.clock)
+        now: Now::lazy(caller.engine().config().clock)
             .seeing_passed(caller.session.sees_passed(caller.engine()))
             .silent(caller.session.is_silent()),
-        limits: if config.safemode { caller.limits } else { caller.limits.alone() },
+        limits: caller.limits,
         prefix,
         author: Author::Nobody,
     }

@@ -40,7 +40,7 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         RespGroup {
             worker,
             kind,
-            limits: worker.engine().settings().limits(usize::MAX),
+            limits: worker.engine().context().limits_alone(usize::MAX),
             batch: CommandBatch::default(),
             start: 0,
             ends: ArrayVec::new(),

@@ -4,8 +4,8 @@ use super::{ChangeKind, Edit, Keeping};
 use crate::store::before::FieldNames;
 use crate::store::fields::change;
 use crate::store::{
-    Before, Entry, FieldRef, Fields, FoundEntry, NewField, SharedValue, Type, UnixMs, Value,
-    WrongType,
+    Before, Entry, FieldRef, Fields, FieldsPin, FoundEntry, NewField, SharedValue, Type, UnixMs,
+    Value, WrongType,
 };
 
 /// What a change of a field was about.
@@ -108,6 +108,13 @@ impl Edit<'_> {
             }
             Err(WrongType) => 0,
         }
+    }
+
+    /// Pins the fields of the key's hash, as they are now: see [`FieldsPin`]. `most` is how many
+    /// bytes of changed fields it may keep. `None` if the key has no hash, or one that is not
+    /// large.
+    pub fn pin_fields(&self, most: usize) -> Option<FieldsPin> {
+        FieldsPin::new(&*self.read()?, self.hash, most)
     }
 
     /// A copy of the key under another name, which shares no fields with it.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use super::FieldRef;
+use super::pin::Pins;
 use crate::limits::FREED_AT_ONCE_FIELDS;
 use crate::store::entry::Referred;
 use crate::store::{Entry, EntryRef, KeyHasher, Remains, Table, UnixMs, Value};
@@ -29,18 +30,21 @@ pub struct LargeHash {
     hasher: KeyHasher,
     /// The memory that it takes, for those who may not read the table.
     bytes: AtomicUsize,
+    /// Those who read all fields as they were at one moment.
+    pub(super) pins: Pins,
     table: UnsafeCell<Table>,
 }
 
-// SAFETY: the table is reached only through the entry in the shard's table, by the holder of the
-// shard; other threads read `bytes`, and may drop the last reference.
+// SAFETY: the table is reached only by the holder of the shard: through the entry in the shard's
+// table, or through a pin, which knows the shard of that entry (`Pins::home`). Other threads read
+// `bytes`, and may drop the last reference.
 unsafe impl Sync for LargeHash {}
 
 impl LargeHash {
     /// One without fields.
     pub(in crate::store) fn new(hasher: KeyHasher) -> Self {
         let bytes = AtomicUsize::new(size_of::<Self>());
-        LargeHash { hasher, bytes, table: UnsafeCell::default() }
+        LargeHash { hasher, bytes, pins: Pins::default(), table: UnsafeCell::default() }
     }
 
     /// One with these fields.
@@ -60,6 +64,11 @@ impl LargeHash {
         // SAFETY: only the holder of the shard comes here, and `change` lends the table to nobody
         // who would come here meanwhile.
         unsafe { &*self.table.get() }
+    }
+
+    /// Its table's hasher.
+    pub(super) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Table, &KeyHasher) -> R) -> R {
@@ -91,7 +100,9 @@ impl LargeHash {
     ) -> bool {
         self.change(|table, hasher| {
             let hash = hasher.hash(field);
-            match table.find(hash, field) {
+            let found = table.find(hash, field);
+            self.pins.before_change(hash, field, hasher, || found.map(|found| table.entry(found)));
+            match found {
                 Some(found) => {
                     table.overwrite(found, value, expire_at);
                     false
@@ -109,6 +120,7 @@ impl LargeHash {
         self.change(|table, hasher| {
             let hash = hasher.hash(field);
             let found = table.find(hash, field)?;
+            self.pins.before_change(hash, field, hasher, || Some(table.entry(found)));
             Some(table.remove(hasher, hash, found))
         })
     }
@@ -116,7 +128,9 @@ impl LargeHash {
     /// Sets or clears the expiry of a field.
     pub(in crate::store) fn set_expiry(&self, field: &[u8], expire_at: Option<UnixMs>) {
         self.change(|table, hasher| {
-            if let Some(found) = table.find(hasher.hash(field), field) {
+            let hash = hasher.hash(field);
+            if let Some(found) = table.find(hash, field) {
+                self.pins.before_change(hash, field, hasher, || Some(table.entry(found)));
                 table.set_expire_at(found, expire_at);
             }
         });
@@ -125,7 +139,10 @@ impl LargeHash {
     /// Removes some fields that were due before `horizon`, a segment of the table at most.
     pub(in crate::store) fn remove_due(&self, horizon: UnixMs, removed: &mut dyn FnMut(Entry)) {
         self.change(|table, hasher| {
-            table.remove_due(hasher, horizon, &mut 0, &mut || false, removed);
+            table.remove_due(hasher, horizon, &mut 0, &mut || false, &mut |field| {
+                self.pins.after_removal(hasher, &field);
+                removed(field);
+            });
         });
     }
 
@@ -182,33 +199,36 @@ impl Referred for LargeHash {
     }
 }
 
-/// The field that an entry of the table is.
-fn field_of(entry: EntryRef<'_>) -> FieldRef<'_> {
+/// The field that an entry of a table is.
+pub(super) fn field_of(entry: EntryRef<'_>) -> FieldRef<'_> {
     let expire_at = entry.expire_at();
     let (name, value) = entry.into_parts();
     FieldRef { name, value, expire_at }
 }
 
-/// Hashes that nothing refers to any more, to be freed bit by bit.
+/// Tables that nothing refers to any more, to be freed bit by bit.
 static LEFT: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
 static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 
 impl Drop for LargeHash {
-    /// Frees a hash of few fields; leaves another to [`free_left`].
     fn drop(&mut self) {
-        let table = std::mem::take(self.table.get_mut());
-        if table.len() <= FREED_AT_ONCE_FIELDS {
+        leave(std::mem::take(self.table.get_mut()));
+    }
+}
+
+/// Frees a table of few fields; leaves another to [`free_left`].
+pub(super) fn leave(table: Table) {
+    if table.len() <= FREED_AT_ONCE_FIELDS {
+        return;
+    }
+    // Nobody waits here: a token may be held. A forked child may find the list locked forever.
+    for _ in 0..1000 {
+        if let Some(mut left) = LEFT.try_lock() {
+            left.push(table.into_remains());
+            HAS_LEFT.store(true, Relaxed);
             return;
         }
-        // Nobody waits here: a token may be held. A forked child may find the list locked forever.
-        for _ in 0..1000 {
-            if let Some(mut left) = LEFT.try_lock() {
-                left.push(table.into_remains());
-                HAS_LEFT.store(true, Relaxed);
-                return;
-            }
-            std::hint::spin_loop();
-        }
+        std::hint::spin_loop();
     }
 }
 

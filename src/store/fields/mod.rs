@@ -11,6 +11,7 @@
 mod block;
 pub(super) mod change;
 mod large;
+mod pin;
 
 use std::any::Any;
 
@@ -18,9 +19,11 @@ use block::Block;
 pub use change::NewField;
 use large::LargeHash;
 pub use large::{FieldCursor, free_left, has_left};
+pub(super) use pin::note_home;
+pub use pin::{FieldsPin, KeptTooMuch};
 
 use super::entry::OtherValue;
-use super::{Entry, EntryRef, Type, UnixMs, WrongType};
+use super::{Entry, EntryRef, Now, Type, UnixMs, WrongType};
 
 /// A field of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,14 @@ pub struct FieldRef<'a> {
     pub value: &'a [u8],
     /// When it expires; `None` for never.
     pub expire_at: Option<UnixMs>,
+}
+
+impl FieldRef<'_> {
+    /// Whether a client sees it at this time: its expiry has not passed.
+    #[inline]
+    pub fn is_live(&self, now: &Now) -> bool {
+        self.expire_at.is_none_or(|at| !now.hides(at))
+    }
 }
 
 /// The fields of a hash, to be read: also those that have expired and are not removed yet.

@@ -74,25 +74,28 @@ impl KeyChunks {
         self.bytes
     }
 
+    /// The least size of all in a reply: of the bytes counted beside each key, five are certain.
+    pub(super) fn least_bytes(&self) -> usize {
+        self.bytes - 3 * self.keys
+    }
+
     /// Whether the host would refuse them: it limits the reply as a whole. A port sends it bit by
     /// bit.
     pub(super) fn are_too_large(&self, slice: &Slice<'_>) -> bool {
         let is_of_host = slice.job.is_some_and(|job| job.owner.door == JobDoor::Host);
-        // Of the bytes counted beside each key, five are certain.
-        is_of_host && self.bytes - 3 * self.keys > slice.engine.context().most_reply(JobDoor::Host)
+        is_of_host && self.least_bytes() > slice.engine.context().most_reply(JobDoor::Host)
     }
 
-    /// Writes the array of keys, after all that `head` writes, as far as the slice allows. True
-    /// when all is written.
+    /// Writes the keys, after what `head` writes, which gets their number; as far as the slice
+    /// allows. True when all is written.
     pub(super) fn say(
         &mut self,
         reply: &mut dyn Reply,
         slice: Option<&Slice<'_>>,
-        head: impl FnOnce(&mut dyn Reply),
+        head: impl FnOnce(&mut dyn Reply, usize),
     ) -> bool {
         if !std::mem::replace(&mut self.is_begun, true) {
-            head(reply);
-            reply.array(self.keys);
+            head(reply, self.keys);
         }
         while let Some(chunk) = self.full.pop_front() {
             chunk.say(reply);

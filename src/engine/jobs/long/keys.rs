@@ -83,6 +83,6 @@ impl KeysTask {
 
 impl Task for KeysTask {
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
-        self.found.lock().say(reply, Some(slice), |_| ())
+        self.found.lock().say(reply, Some(slice), |reply, keys| reply.array(keys))
     }
 }

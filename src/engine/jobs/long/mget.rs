@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::most_reply;
 use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, Reply};
 use crate::engine::call::KeptCall;
 use crate::engine::{Call, Engine, HeldShard, Locked, Part, Progress, Slice, Work};
@@ -209,11 +210,6 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
     }
     let slice = Slice::endless(engine, locked);
     asked.copy_in_one_go(&slice, most).map_or(Answer::NotNow, Answer::Copied)
-}
-
-/// The most bytes that may wait for the client.
-fn most_reply(slice: &Slice<'_>) -> usize {
-    slice.job.map_or(usize::MAX, |job| slice.engine.context().most_reply(job.owner.door))
 }
 
 /// One attempt to copy the values one after the other.

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod each;
+mod fields;
 mod free;
 mod keys;
 mod keyspace_digest;
@@ -53,6 +54,9 @@ fn work_of(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Resu
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
         (_, Long::Found(LongKeys::Lcs)) => return lcs::work(engine, call),
         (_, Long::FoundAlone(LongKeys::Mget)) => return Ok(mget::work(engine, call)),
+        (_, Long::FoundAlone(LongKeys::Fields(parts))) => {
+            return Ok(fields::work(engine, call, parts));
+        }
         _ => return Err(Error::Internal),
     };
     match which {
@@ -111,6 +115,11 @@ fn start_freeing(engine: &Engine, remains: Vec<Remains>, cached: bool) {
     if !remains.is_empty() {
         engine.jobs.start_own(engine.context(), "free", free::work(engine, remains, cached));
     }
+}
+
+/// The most bytes that may wait for the client.
+fn most_reply(slice: &Slice<'_>) -> usize {
+    slice.job.map_or(usize::MAX, |job| slice.engine.context().most_reply(job.owner.door))
 }
 
 /// The task of work whose reply is just `OK`.

@@ -101,9 +101,10 @@ impl ScanState {
     pub fn reply(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
         let at_end = self.shard == self.shards;
         let cursor = if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
-        self.found.say(reply, slice, |reply| {
+        self.found.say(reply, slice, |reply, keys| {
             reply.array(2);
             reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+            reply.array(keys);
         })
     }
 }

@@ -184,7 +184,8 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
     }
     let Some(user) = &session.user else { return Tried::Apart(Apart::NeedsMain) };
     let all = transaction.arguments();
-    let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, &caller.limits);
+    let limits = caller.limits.in_one_go();
+    let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, &limits);
     if plan.is_for_main {
         return Tried::Apart(Apart::NeedsMain);
     }
@@ -215,7 +216,7 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
 /// Has the main thread run a transaction as a unit.
 fn exec_on_main(caller: &mut PortCaller<'_>, transaction: Box<Transaction>) {
     let Some(user) = caller.session.user.clone() else { return };
-    let (limits, shared) = (caller.limits, Arc::clone(&caller.worker.shared));
+    let (limits, shared) = (caller.limits.in_one_go(), Arc::clone(&caller.worker.shared));
     let asker = ExecAsker { user, db: caller.session.db, resp3: caller.session.resp3 };
     let writes =
         transaction.flags.is_some_and(|flags| flags.write || flags.host_write || flags.script);

@@ -1,0 +1,238 @@
+//! Reading all fields of a large hash as they are at one moment, a few at a time.
+//!
+//! A pin has a cursor over the hash. Whoever changes a field that the cursor has not passed first
+//! gives the pin what the field was. So the pin finds those fields that have not changed in the
+//! hash, and what the others were among what it was given. Splits and merges of the table do not
+//! move fields in the cursor's order, so every field is read once.
+//!
+//! ```text
+//! LargeHash ── Pins ── Weak ─┐
+//!     │                      ▼
+//!     └──── FieldsPin ── Arc<Mutex<Kept>>
+//! ```
+//!
+//! A pin keeps the hash: it goes on when the key is removed or replaced. If another key gets the
+//! hash (RENAME), the pin follows it, because the table may only be read by whoever holds the shard
+//! of the key that has it.
+//!
+//! The locks are there for safe code: both are taken only by the holder of the shard, so nobody
+//! ever waits for one, and a forked child finds them free. The pin of a client that is gone is
+//! found by the next change.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::large::{FieldCursor, LargeHash, field_of, leave};
+use super::{FieldRef, Fields};
+use crate::store::hash::SharedKeyHash;
+use crate::store::{Entry, EntryRef, KeyHash, KeyHasher, Store, Table, Value};
+
+/// The pins of a hash.
+#[derive(Default)]
+pub(super) struct Pins {
+    /// Whether there may be any.
+    are_any: AtomicBool,
+    list: Mutex<Vec<Weak<Mutex<Kept>>>>,
+    /// The hash of the key that has the fields, or was the last to have them. Up to date while
+    /// there are pins.
+    home: SharedKeyHash,
+}
+
+impl Pins {
+    /// A field of this hash and name is about to change. `was` gives it, if it is there.
+    #[inline]
+    pub(super) fn before_change<'t>(
+        &self,
+        hash: KeyHash,
+        name: &[u8],
+        hasher: &KeyHasher,
+        was: impl FnOnce() -> Option<EntryRef<'t>>,
+    ) {
+        if self.are_any.load(Relaxed) {
+            self.keep(hash, name, hasher, was().as_deref());
+        }
+    }
+
+    /// This field has been removed.
+    #[inline]
+    pub(super) fn after_removal(&self, hasher: &KeyHasher, was: &Entry) {
+        if self.are_any.load(Relaxed) {
+            self.keep(hasher.hash(was.key()), was.key(), hasher, Some(was));
+        }
+    }
+
+    #[cold]
+    fn keep(&self, hash: KeyHash, name: &[u8], hasher: &KeyHasher, was: Option<&Entry>) {
+        let mut list = self.list.lock();
+        list.retain(|pin| {
+            pin.upgrade().is_some_and(|kept| kept.lock().keep(hash, name, hasher, was))
+        });
+        self.are_any.store(!list.is_empty(), Relaxed);
+    }
+
+    fn add(&self, kept: &Arc<Mutex<Kept>>) {
+        let mut list = self.list.lock();
+        list.retain(|pin| pin.strong_count() > 0);
+        list.push(Arc::downgrade(kept));
+        self.are_any.store(true, Relaxed);
+    }
+}
+
+/// The key of this hash gets the entry: a pin of its fields must know.
+pub(in crate::store) fn note_home(entry: &Entry, hash: KeyHash) {
+    if let Ok(Fields::Large(large)) = Fields::of_entry(entry) {
+        large.pins.home.set(hash);
+    }
+}
+
+/// A pin's place, and what it was given.
+struct Kept {
+    /// The fields before this place have been read; `None` if all have.
+    next: Option<FieldCursor>,
+    /// What fields were that have changed.
+    changed: Table,
+    /// Fields that were not there: their names.
+    added: Table,
+    /// How many bytes both may have.
+    most: usize,
+    /// They have more. A change has not been kept, or will not be.
+    is_over: bool,
+}
+
+impl Kept {
+    fn has(&self, hash: KeyHash, name: &[u8]) -> bool {
+        [&self.changed, &self.added].iter().any(|table| table.find(hash, name).is_some())
+    }
+
+    fn bytes(&self) -> usize {
+        (self.changed.census().bytes + self.added.census().bytes) as usize
+    }
+
+    /// A field is about to change. False if it needs no more of that.
+    fn keep(
+        &mut self,
+        hash: KeyHash,
+        name: &[u8],
+        hasher: &KeyHasher,
+        was: Option<&Entry>,
+    ) -> bool {
+        let Some(next) = self.next.filter(|_| !self.is_over) else { return false };
+        if hash.order() < next || self.has(hash, name) {
+            return true;
+        }
+        match was {
+            Some(field) => self.changed.put(hasher, hash, field.copy_as(name)),
+            None => self.added.put(hasher, hash, Entry::new(name, Value::Inline(b""), None)),
+        }
+        self.is_over = self.bytes() > self.most;
+        !self.is_over
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        leave(std::mem::take(&mut self.changed));
+        leave(std::mem::take(&mut self.added));
+    }
+}
+
+/// A pin has been given more than it may keep, so it cannot go on.
+#[derive(Debug)]
+pub struct KeptTooMuch;
+
+/// A large hash whose fields are read a few at a time, all as they were when it was pinned.
+pub struct FieldsPin {
+    /// It refers to the hash.
+    entry: Entry,
+    kept: Arc<Mutex<Kept>>,
+    /// Once all fields have been read that have not changed: what the others were.
+    changed: Option<Table>,
+    /// How far it has come with those.
+    next_changed: Option<FieldCursor>,
+}
+
+impl FieldsPin {
+    /// Pins the hash of an entry that is in a shard's table, under a key of this hash.
+    pub(in crate::store) fn new(entry: &Entry, home: KeyHash, most: usize) -> Option<Self> {
+        let Ok(Fields::Large(large)) = Fields::of_entry(entry) else { return None };
+        let (changed, added) = (Table::default(), Table::default());
+        let kept = Kept { next: Some(0), changed, added, most, is_over: false };
+        let kept = Arc::new(Mutex::new(kept));
+        large.pins.home.set(home);
+        large.pins.add(&kept);
+        let entry = entry.copy_as(entry.key());
+        Some(FieldsPin { entry, kept, changed: None, next_changed: Some(0) })
+    }
+
+    fn large(&self) -> Option<&LargeHash> {
+        match Fields::of_entry(&self.entry) {
+            Ok(Fields::Large(large)) => Some(large),
+            _ => None,
+        }
+    }
+
+    /// The hash of the key that has the fields, or was the last to have them. It may change, but
+    /// not while the shard of it is held.
+    pub fn home(&self) -> Option<KeyHash> {
+        self.large().map(|large| large.pins.home.get())
+    }
+
+    /// Whether [`FieldsPin::visit_some`] is next, then [`FieldsPin::visit_changed`].
+    pub fn needs_shard(&self) -> bool {
+        self.changed.is_none()
+    }
+
+    /// Visits some of the fields that have not changed, a few hundred at most. The caller holds
+    /// `shard`, which is that of [`FieldsPin::home`]. Returns how many bytes of changed fields it
+    /// keeps.
+    ///
+    /// # Errors
+    /// [`KeptTooMuch`].
+    pub fn visit_some(
+        &mut self,
+        _shard: &Store,
+        visit: &mut dyn FnMut(FieldRef<'_>),
+    ) -> Result<usize, KeptTooMuch> {
+        let mut kept = self.kept.lock();
+        if kept.is_over {
+            return Err(KeptTooMuch);
+        }
+        let (Some(large), Some(next)) = (self.large(), kept.next) else { return Ok(0) };
+        let has_changes = !kept.changed.is_empty() || !kept.added.is_empty();
+        let next = large.table().scan_segment(large.hasher(), next, &mut |entry| {
+            let name = entry.key();
+            if !(has_changes && kept.has(large.hasher().hash(name), name)) {
+                visit(field_of(entry));
+            }
+        });
+        kept.next = next;
+        let bytes = kept.bytes();
+        if next.is_none() {
+            let changed = std::mem::take(&mut kept.changed);
+            drop(kept);
+            self.changed = Some(changed);
+        }
+        Ok(bytes)
+    }
+
+    /// Visits some of the fields that have changed, a few hundred at most, as they were. No shard
+    /// is needed. True if there are more.
+    pub fn visit_changed(&mut self, visit: &mut dyn FnMut(FieldRef<'_>)) -> bool {
+        let (Some(large), Some(changed)) = (self.large(), &self.changed) else { return false };
+        let mut visit = |entry: EntryRef<'_>| visit(field_of(entry));
+        self.next_changed =
+            self.next_changed.and_then(|at| changed.scan_segment(large.hasher(), at, &mut visit));
+        self.next_changed.is_some()
+    }
+}
+
+impl Drop for FieldsPin {
+    fn drop(&mut self) {
+        leave(self.changed.take().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests;
