@@ -15,6 +15,7 @@ mod gates;
 mod hardened;
 mod held_replies;
 mod large;
+mod long_reads;
 mod memcached;
 mod memcached_beside;
 mod memcached_failover;
