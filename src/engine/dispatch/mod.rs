@@ -34,6 +34,7 @@ mod batch;
 mod eviction;
 mod packing;
 mod panics;
+mod short;
 mod together;
 mod transaction;
 mod worker;

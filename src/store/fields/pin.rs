@@ -8,7 +8,7 @@
 //! ```text
 //! LargeHash ── Pins ── Weak ─┐
 //!     │                      ▼
-//!     └──── FieldsPin ── Arc<Mutex<Kept>>
+//!     └──── FieldsPin ── Arc<Mutex<PinState>>
 //! ```
 //!
 //! A pin keeps the hash: it goes on when the key is removed or replaced. If another key gets the
@@ -34,7 +34,7 @@ use crate::store::{Entry, EntryRef, KeyHash, KeyHasher, Store, Table, Value};
 pub(super) struct Pins {
     /// Whether there may be any.
     are_any: AtomicBool,
-    list: Mutex<Vec<Weak<Mutex<Kept>>>>,
+    list: Mutex<Vec<Weak<Mutex<PinState>>>>,
     /// The hash of the key that has the fields, or was the last to have them. Up to date while
     /// there are pins.
     home: SharedKeyHash,
@@ -72,7 +72,7 @@ impl Pins {
         self.are_any.store(!list.is_empty(), Relaxed);
     }
 
-    fn add(&self, kept: &Arc<Mutex<Kept>>) {
+    fn add(&self, kept: &Arc<Mutex<PinState>>) {
         let mut list = self.list.lock();
         list.retain(|pin| pin.strong_count() > 0);
         list.push(Arc::downgrade(kept));
@@ -88,7 +88,7 @@ pub(in crate::store) fn note_home(entry: &Entry, hash: KeyHash) {
 }
 
 /// A pin's place, and what it was given.
-struct Kept {
+struct PinState {
     /// The fields before this place have been read; `None` if all have.
     next: Option<FieldCursor>,
     /// What fields were that have changed.
@@ -101,7 +101,7 @@ struct Kept {
     is_over: bool,
 }
 
-impl Kept {
+impl PinState {
     fn has(&self, hash: KeyHash, name: &[u8]) -> bool {
         [&self.changed, &self.added].iter().any(|table| table.find(hash, name).is_some())
     }
@@ -131,7 +131,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for PinState {
     fn drop(&mut self) {
         leave(std::mem::take(&mut self.changed));
         leave(std::mem::take(&mut self.added));
@@ -146,7 +146,7 @@ pub struct KeptTooMuch;
 pub struct FieldsPin {
     /// It refers to the hash.
     entry: Entry,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<PinState>>,
     /// Once all fields have been read that have not changed: what the others were.
     changed: Option<Table>,
     /// How far it has come with those.
@@ -158,7 +158,7 @@ impl FieldsPin {
     pub(in crate::store) fn new(entry: &Entry, home: KeyHash, most: usize) -> Option<Self> {
         let Ok(Fields::Large(large)) = Fields::of_entry(entry) else { return None };
         let (changed, added) = (Table::default(), Table::default());
-        let kept = Kept { next: Some(0), changed, added, most, is_over: false };
+        let kept = PinState { next: Some(0), changed, added, most, is_over: false };
         let kept = Arc::new(Mutex::new(kept));
         large.pins.home.set(home);
         large.pins.add(&kept);

@@ -19,7 +19,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>, parts: FieldParts) -> Work 
     let part = FieldsPart {
         call: KeptCall::of(call, usize::MAX),
         parts,
-        stage: Stage::Begin,
+        stage: ReadStage::Begin,
         chunks: KeyChunks::default(),
         found: Arc::clone(&found),
     };
@@ -34,17 +34,17 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>, parts: FieldParts) -> Work 
 struct FieldsPart {
     call: KeptCall,
     parts: FieldParts,
-    stage: Stage,
+    stage: ReadStage,
     /// What it has read.
     chunks: KeyChunks,
     found: Arc<Mutex<KeyChunks>>,
 }
 
-enum Stage {
+enum ReadStage {
     /// The key has not been looked up.
     Begin,
     /// It reads the fields as they are seen at that time.
-    Read(FieldsPin, Now),
+    Read(Box<FieldsPin>, Now),
     End,
 }
 
@@ -55,7 +55,7 @@ impl Part for FieldsPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let mut progress = Progress::Blocked;
         while self.step(slice).is_ok() {
-            if matches!(self.stage, Stage::End) {
+            if matches!(self.stage, ReadStage::End) {
                 *self.found.lock() = std::mem::take(&mut self.chunks);
                 return Progress::Done;
             }
@@ -71,8 +71,8 @@ impl Part for FieldsPart {
 impl FieldsPart {
     fn step(&mut self, slice: &Slice<'_>) -> Result<(), Busy> {
         match &mut self.stage {
-            Stage::Begin => self.stage = self.begin(slice)?,
-            Stage::Read(pin, now) => {
+            ReadStage::Begin => self.stage = self.begin(slice)?,
+            ReadStage::Read(pin, now) => {
                 let (parts, chunks) = (self.parts, &mut self.chunks);
                 let mut visit = |field: FieldRef<'_>| add(field, now, parts, chunks);
                 if pin.needs_shard() {
@@ -80,19 +80,19 @@ impl FieldsPart {
                     let has_room = |kept| chunks.least_bytes() + kept <= most_reply(slice);
                     if !kept.is_ok_and(has_room) {
                         slice.refuse(Error::ReplyTooLarge);
-                        self.stage = Stage::End;
+                        self.stage = ReadStage::End;
                     }
                 } else if !pin.visit_changed(&mut visit) {
-                    self.stage = Stage::End;
+                    self.stage = ReadStage::End;
                 }
             }
-            Stage::End => {}
+            ReadStage::End => {}
         }
         Ok(())
     }
 
     /// Looks the key up: its fields are read as they are at this moment.
-    fn begin(&mut self, slice: &Slice<'_>) -> Result<Stage, Busy> {
+    fn begin(&mut self, slice: &Slice<'_>) -> Result<ReadStage, Busy> {
         let (engine, key) = (slice.engine, self.call.args.get(1));
         let (shard, db) = (engine.shards().of_key(key), self.call.db);
         let mut held = engine.shards().take(shard, slice.taking()).ok_or(Busy)?;
@@ -103,7 +103,7 @@ impl FieldsPart {
             begin_with(edit, slice, &mut |field| add(field, edit.now(), parts, chunks))
         });
         slice.release(shard, held);
-        Ok(stage.unwrap_or(Stage::End))
+        Ok(stage.unwrap_or(ReadStage::End))
     }
 }
 
@@ -116,18 +116,22 @@ fn add(field: FieldRef<'_>, now: &Now, parts: FieldParts, chunks: &mut KeyChunks
 }
 
 /// Pins the fields. Few are visited at once.
-fn begin_with(edit: &Edit<'_>, slice: &Slice<'_>, visit: &mut dyn FnMut(FieldRef<'_>)) -> Stage {
+fn begin_with(
+    edit: &Edit<'_>,
+    slice: &Slice<'_>,
+    visit: &mut dyn FnMut(FieldRef<'_>),
+) -> ReadStage {
     match (edit.fields(), edit.pin_fields(most_reply(slice))) {
         (Err(error), _) => slice.refuse(error.into()),
         (Ok(Some(fields)), Some(pin)) => {
             if let Some(job) = slice.job {
                 job.total.store(fields.len() as u64, Ordering::Relaxed);
             }
-            return Stage::Read(pin, edit.now().clone());
+            return ReadStage::Read(Box::new(pin), edit.now().clone());
         }
         (Ok(fields), _) => fields.iter().for_each(|fields| fields.iter().for_each(&mut *visit)),
     }
-    Stage::End
+    ReadStage::End
 }
 
 /// Visits some fields that have not changed, as many as the slice allows. Returns how many bytes

@@ -3,16 +3,18 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::store::{Before, Done, Edit, Keeping, Now, UnixMs};
 
-type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>;
+/// A field's value, and its expiry.
+type Valued = (Vec<u8>, Option<UnixMs>);
+type Model = BTreeMap<Vec<u8>, Valued>;
 
 /// One that is read while the hash changes: what it must give, and what it has given.
-struct Reader {
+struct PinnedRead {
     pin: FieldsPin,
     expected: Model,
-    given: Vec<(Vec<u8>, (Vec<u8>, Option<UnixMs>))>,
+    given: Vec<(Vec<u8>, Valued)>,
 }
 
-impl Reader {
+impl PinnedRead {
     /// Reads some more. False at the end, once all has been checked.
     fn read(&mut self, world: &World) -> bool {
         let store = &world.store;
@@ -176,9 +178,9 @@ impl World {
         self.edit(self.key, |edit| edit.pin_fields(most))
     }
 
-    fn reader(&mut self) -> Option<Reader> {
+    fn reader(&mut self) -> Option<PinnedRead> {
         let pin = self.pin(usize::MAX)?;
-        Some(Reader { pin, expected: self.model.clone(), given: Vec::new() })
+        Some(PinnedRead { pin, expected: self.model.clone(), given: Vec::new() })
     }
 }
 
@@ -189,7 +191,7 @@ fn a_pin_reads_one_moment() {
     let (mut read, mut changed) = (0, 0);
     for seed in 0..4 {
         let mut world = World::new(seed);
-        let mut readers: Vec<Reader> = Vec::new();
+        let mut readers: Vec<PinnedRead> = Vec::new();
         for _ in 0..8 {
             // From a few to some thousand: splits and merges.
             let names = 1 << world.random.u32(6..13);
