@@ -198,6 +198,11 @@ impl<'a> Slice<'a> {
         ledger.gate(Intent::Write(grows))
     }
 
+    /// The most bytes that may wait for the job's client.
+    pub fn most_reply(&self) -> usize {
+        self.job.map_or(usize::MAX, |job| self.engine.context().most_reply(job.owner.door))
+    }
+
     /// Counts finished units of progress.
     pub fn advance(&self, units: u64) {
         if let Some(job) = self.job {

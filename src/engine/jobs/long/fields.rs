@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::chunks::KeyChunks;
-use super::most_reply;
 use crate::command::{Error, FieldParts, Reply};
 use crate::engine::call::KeptCall;
 use crate::engine::{Call, Engine, Part, Progress, Slice, Work};
@@ -77,7 +76,7 @@ impl FieldsPart {
                 let mut visit = |field: FieldRef<'_>| add(field, now, parts, chunks);
                 if pin.needs_shard() {
                     let kept = read_some(pin, slice, &mut visit)?;
-                    let has_room = |kept| chunks.least_bytes() + kept <= most_reply(slice);
+                    let has_room = |kept| chunks.least_bytes() + kept <= slice.most_reply();
                     if !kept.is_ok_and(has_room) {
                         slice.refuse(Error::ReplyTooLarge);
                         self.stage = ReadStage::End;
@@ -121,7 +120,7 @@ fn begin_with(
     slice: &Slice<'_>,
     visit: &mut dyn FnMut(FieldRef<'_>),
 ) -> ReadStage {
-    match (edit.fields(), edit.pin_fields(most_reply(slice))) {
+    match (edit.fields(), edit.pin_fields(slice.most_reply())) {
         (Err(error), _) => slice.refuse(error.into()),
         (Ok(Some(fields)), Some(pin)) => {
             if let Some(job) = slice.job {

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::most_reply;
 use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, Reply};
 use crate::engine::call::KeptCall;
 use crate::engine::{Call, Engine, HeldShard, Locked, Part, Progress, Slice, Work};
@@ -145,7 +144,7 @@ impl MgetPart {
     }
 
     fn in_one_go(&mut self, slice: &Slice<'_>) -> Progress {
-        let most = most_reply(slice);
+        let most = slice.most_reply();
         if let Some(copied) = self.asked.copy_in_one_go(slice, most) {
             return self.end_with(copied, slice);
         }
@@ -252,7 +251,7 @@ impl Round {
             held.watched.observe(db, key, &self.flag, engine.ledger.most_watched());
         self.look(key, db, &mut held, slice);
         slice.release(shard, held);
-        if self.bytes > most_reply(slice) {
+        if self.bytes > slice.most_reply() {
             slice.refuse(Error::ReplyTooLarge);
             return Step::Done;
         }

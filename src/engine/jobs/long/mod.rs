@@ -117,11 +117,6 @@ fn start_freeing(engine: &Engine, remains: Vec<Remains>, cached: bool) {
     }
 }
 
-/// The most bytes that may wait for the client.
-fn most_reply(slice: &Slice<'_>) -> usize {
-    slice.job.map_or(usize::MAX, |job| slice.engine.context().most_reply(job.owner.door))
-}
-
 /// The task of work whose reply is just `OK`.
 fn say_ok(reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
     reply.ok();
