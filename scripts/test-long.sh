@@ -158,6 +158,7 @@ snapshots_stage() {
     # With AOF on: random commands, kills under load, a cut at each byte, and values of 512 MB (2 GB in a server).
     run env MIDI_AOF_COMMANDS=300000 MIDI_CRASHES=100 MIDI_AOF_CUTS=100000 MIDI_LARGE_MB=512 \
         cargo test --release --locked --workspace --test host aof
+    run env MIDI_CRASHES=100 cargo test --release --locked --workspace --test port memcached_crash::
 }
 
 failovers_stage() {
@@ -166,6 +167,7 @@ failovers_stage() {
     # In each of three modes.
     run env MIDI_FAILOVERS=34 cargo test --release --locked --workspace --test host -- \
         replica_failover:: replica_confirmed::
+    run env MIDI_FAILOVERS=34 cargo test --release --locked --workspace --test port memcached_failover::
 }
 
 # The units are in Redis's sources, which are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.

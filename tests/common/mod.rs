@@ -24,6 +24,7 @@ pub mod linear;
 pub mod link;
 pub mod load;
 pub mod memcached;
+pub mod memcached_writer;
 pub mod port;
 pub mod proxy;
 mod random;
