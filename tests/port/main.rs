@@ -17,6 +17,7 @@ mod held_replies;
 mod large;
 mod memcached;
 mod memcached_beside;
+mod memcached_clients;
 mod memcached_crash;
 mod memcached_failover;
 mod memcached_gates;
