@@ -128,7 +128,7 @@ differential_stage() {
 linearizability_stage() {
     heading "histories of many clients: is there an order that explains them"
     run cargo build --release --locked
-    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability::
+    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability
 }
 
 sockets_stage() {

@@ -21,6 +21,7 @@ pub mod grammar;
 pub mod hold;
 pub mod hosts;
 pub mod linear;
+pub mod linear_hashes;
 pub mod link;
 pub mod load;
 pub mod memcached;

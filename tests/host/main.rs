@@ -58,6 +58,7 @@ mod large;
 mod lcs;
 mod limits;
 mod linearizability;
+mod linearizability_hashes;
 mod loading;
 mod log_size;
 mod memory;
