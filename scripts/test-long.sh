@@ -125,6 +125,12 @@ differential_stage() {
     run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test host differential::
 }
 
+huge_hash_stage() {
+    heading "a hash of ten million fields"
+    run cargo build --release --locked
+    run env MIDI_HASH_FIELDS=10000000 cargo test --release --locked --test host hashes_huge:: -- --nocapture --test-threads 1
+}
+
 linearizability_stage() {
     heading "histories of many clients: is there an order that explains them"
     run cargo build --release --locked
@@ -185,7 +191,7 @@ redis_units_stage() {
     run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom asan tsan fuzz random differential linearizability sockets snapshots failovers redis_units)
+all=(loom asan tsan fuzz random differential linearizability huge_hash sockets snapshots failovers redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."

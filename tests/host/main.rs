@@ -46,6 +46,7 @@ mod floods;
 mod forks;
 mod hardened;
 mod hashes;
+mod hashes_huge;
 mod hashes_saved;
 mod hashes_undone;
 mod import_mode;
