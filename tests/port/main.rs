@@ -25,6 +25,7 @@ mod memcached_meta;
 mod memcached_stats;
 mod mget;
 mod pubsub;
+mod pubsub_many;
 mod reports;
 mod rights;
 mod scripts;

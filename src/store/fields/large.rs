@@ -11,7 +11,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::FieldRef;
 use crate::limits::FREED_AT_ONCE_FIELDS;
@@ -190,8 +190,48 @@ fn field_of(entry: EntryRef<'_>) -> FieldRef<'_> {
 }
 
 /// Hashes that nothing refers to any more, to be freed bit by bit.
-static LEFT: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
-static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+static LEFT: Left = Left::new();
+
+/// Tables that wait for their end.
+struct Left {
+    list: Mutex<Vec<Remains>>,
+    /// Whether the list has any, for a look without its lock; written with it alone.
+    has_any: AtomicBool,
+}
+
+impl Left {
+    const fn new() -> Self {
+        Left { list: Mutex::new(Vec::new()), has_any: AtomicBool::new(false) }
+    }
+
+    fn push(&self, mut list: MutexGuard<'_, Vec<Remains>>, remains: Remains) {
+        list.push(remains);
+        self.has_any.store(true, Relaxed);
+    }
+
+    fn pop(&self) -> Option<Remains> {
+        let mut list = self.list.lock();
+        let popped = list.pop();
+        self.has_any.store(!list.is_empty(), Relaxed);
+        popped
+    }
+
+    /// See [`free_left`].
+    fn free(&self, more: &mut dyn FnMut() -> bool) -> bool {
+        while let Some(mut remains) = self.pop() {
+            while !remains.is_empty() {
+                remains.free_some();
+                if !more() {
+                    if !remains.is_empty() {
+                        self.push(self.list.lock(), remains);
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
 
 impl Drop for LargeHash {
     /// Frees a hash of few fields; leaves another to [`free_left`].
@@ -202,9 +242,8 @@ impl Drop for LargeHash {
         }
         // Nobody waits here: a token may be held. A forked child may find the list locked forever.
         for _ in 0..1000 {
-            if let Some(mut left) = LEFT.try_lock() {
-                left.push(table.into_remains());
-                HAS_LEFT.store(true, Relaxed);
+            if let Some(list) = LEFT.list.try_lock() {
+                LEFT.push(list, table.into_remains());
                 return;
             }
             std::hint::spin_loop();
@@ -215,30 +254,34 @@ impl Drop for LargeHash {
 /// Whether [`free_left`] has anything to do.
 #[inline]
 pub fn has_left() -> bool {
-    HAS_LEFT.load(Relaxed)
+    LEFT.has_any.load(Relaxed)
 }
 
 /// Frees large hashes that nothing refers to any more, a few hundred fields at a time, while `more`
 /// returns true. It has freed all that nobody else is freeing if it returns true.
 pub fn free_left(more: &mut dyn FnMut() -> bool) -> bool {
-    loop {
-        let Some(mut remains) = LEFT.lock().pop() else {
-            HAS_LEFT.store(false, Relaxed);
-            // Another may have come between the two.
-            if LEFT.lock().is_empty() {
-                return true;
-            }
-            HAS_LEFT.store(true, Relaxed);
-            continue;
-        };
-        while !remains.is_empty() {
-            remains.free_some();
-            if !more() {
-                if !remains.is_empty() {
-                    LEFT.lock().push(remains);
-                }
-                return false;
-            }
+    LEFT.free(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that finds nothing, while another frees the last one, does not hide that.
+    #[test]
+    fn what_a_thread_has_no_time_for_is_not_forgotten() {
+        let hash = LargeHash::new(KeyHasher::default());
+        for number in 0..3000 {
+            hash.set(format!("field:{number}").as_bytes(), Value::Inline(b""), None);
         }
+        let (left, mut hash) = (Left::new(), hash);
+        let table = std::mem::take(hash.table.get_mut());
+        left.push(left.list.lock(), table.into_remains());
+        let mut slices = 0;
+        while left.has_any.load(Relaxed) {
+            slices += 1;
+            assert!(!left.free(&mut || !left.free(&mut || true)));
+        }
+        assert!(slices > 10 && left.list.lock().is_empty(), "{slices} slices");
     }
 }
