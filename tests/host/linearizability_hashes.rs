@@ -8,8 +8,8 @@ use crate::common::{Mode, Random, Words, words};
 /// Histories for each mode and way in: short ones, because a hash is a larger state than a text.
 const ROUNDS: usize = 6;
 
-/// Random commands on one hash. `K` is the key, `V` a unique value, and `L` one that is so long that
-/// the hash becomes large.
+/// Random commands on one hash. `K` is the key, `V` a unique value, and `L` one that is so long
+/// that the hash becomes large.
 const ON_ONE_HASH: [&str; 25] = [
     "HSET K f V",
     "HSET K f V g V",

@@ -190,18 +190,18 @@ fn field_of(entry: EntryRef<'_>) -> FieldRef<'_> {
 }
 
 /// Hashes that nothing refers to any more, to be freed bit by bit.
-static LEFT: Left = Left::new();
+static LEFT: Unfreed = Unfreed::new();
 
 /// Tables that wait for their end.
-struct Left {
+struct Unfreed {
     list: Mutex<Vec<Remains>>,
     /// Whether the list has any, for a look without its lock; written with it alone.
     has_any: AtomicBool,
 }
 
-impl Left {
+impl Unfreed {
     const fn new() -> Self {
-        Left { list: Mutex::new(Vec::new()), has_any: AtomicBool::new(false) }
+        Unfreed { list: Mutex::new(Vec::new()), has_any: AtomicBool::new(false) }
     }
 
     fn push(&self, mut list: MutexGuard<'_, Vec<Remains>>, remains: Remains) {
@@ -274,7 +274,7 @@ mod tests {
         for number in 0..3000 {
             hash.set(format!("field:{number}").as_bytes(), Value::Inline(b""), None);
         }
-        let (left, mut hash) = (Left::new(), hash);
+        let (left, mut hash) = (Unfreed::new(), hash);
         let table = std::mem::take(hash.table.get_mut());
         left.push(left.list.lock(), table.into_remains());
         let mut slices = 0;
