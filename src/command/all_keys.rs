@@ -378,9 +378,9 @@ impl ScanArgs {
     }
 }
 
-/// The cursor of SCAN and HSCAN, as Redis from 8.0 on and Valkey read it: with strtoull, which takes
-/// white space and a sign in front, wraps a number below zero around, and ends at a NUL. A number
-/// below zero in its usual form is refused.
+/// The cursor of SCAN and HSCAN, as Redis from 8.0 on and Valkey read it: with strtoull, which
+/// takes white space and a sign in front, wraps a number below zero around, and ends at a NUL. A
+/// number below zero in its usual form is refused.
 pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if parse_integer(text).is_some_and(|number| number < 0) {
