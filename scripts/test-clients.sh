@@ -37,13 +37,14 @@ go_client() {
 }
 
 java_clients() {
-    have mvn && have javac || { skip "Jedis and Lettuce: no mvn with javac"; return 0; }
+    have mvn && have javac || { skip "Jedis, Lettuce, XMemcached and spymemcached: no mvn with javac"; return 0; }
     copied java
     (cd target/clients/java && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib </dev/null &&
         javac -nowarn -Xlint:none -cp 'lib/*' -d classes ./*.java) ||
-        { skip "Jedis and Lettuce: they could not be fetched or compiled"; return 0; }
+        { skip "Jedis, Lettuce, XMemcached and spymemcached: they could not be fetched or compiled"; return 0; }
     export MIDI_CLIENT_JEDIS="java -cp target/clients/java/classes:target/clients/java/lib/* Jedis"
     export MIDI_CLIENT_LETTUCE="java -cp target/clients/java/classes:target/clients/java/lib/* Lettuce"
+    export MIDI_CLIENT_JAVA_MEMCACHED="java -cp target/clients/java/classes:target/clients/java/lib/* Memcached"
 }
 
 exporter() {

@@ -125,10 +125,17 @@ differential_stage() {
     run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test host differential::
 }
 
+large_stage() {
+    heading "a hash of ten million fields, a message to ten thousand subscribers"
+    run cargo build --release --locked
+    run env MIDI_HASH_FIELDS=10000000 MIDI_SUBSCRIBERS=10000 cargo test --release --locked --test host --test port -- \
+        hashes_huge:: pubsub_many:: --nocapture --test-threads 1
+}
+
 linearizability_stage() {
     heading "histories of many clients: is there an order that explains them"
     run cargo build --release --locked
-    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability::
+    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability
 }
 
 sockets_stage() {
@@ -158,6 +165,7 @@ snapshots_stage() {
     # With AOF on: random commands, kills under load, a cut at each byte, and values of 512 MB (2 GB in a server).
     run env MIDI_AOF_COMMANDS=300000 MIDI_CRASHES=100 MIDI_AOF_CUTS=100000 MIDI_LARGE_MB=512 \
         cargo test --release --locked --workspace --test host aof
+    run env MIDI_CRASHES=100 cargo test --release --locked --workspace --test port memcached_crash::
 }
 
 failovers_stage() {
@@ -166,24 +174,31 @@ failovers_stage() {
     # In each of three modes.
     run env MIDI_FAILOVERS=34 cargo test --release --locked --workspace --test host -- \
         replica_failover:: replica_confirmed::
+    run env MIDI_FAILOVERS=34 cargo test --release --locked --workspace --test port memcached_failover::
 }
 
-# The units are in Redis's sources, which are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
+# The directory `tests` of the sources of a Redis, which are fetched, not kept here.
+redis_tests() { # VERSION
+    local sources=$root/target/redis-$1
+    [ -e "$sources/tests/test_helper.tcl" ] || { mkdir -p "$sources" &&
+        curl -fsSL "https://download.redis.io/releases/redis-$1.tar.gz" |
+        tar xz -C "$sources" --strip-components 1; } || return 1
+    echo "$sources/tests"
+}
+
+# MIDI_REDIS_TESTS and MIDI_REDIS_8_TESTS name other copies' `tests`.
 redis_units_stage() {
     heading "Redis's own tests, through a proxy that renames commands"
     have tclsh || apt_install tcl || { skip "no tclsh (Debian package tcl)"; return 0; }
-    if [ -z "${MIDI_REDIS_TESTS:-}" ]; then
-        local sources=$root/target/redis-7.0.15
-        [ -e "$sources/tests/test_helper.tcl" ] || { mkdir -p "$sources" &&
-            curl -fsSL https://download.redis.io/releases/redis-7.0.15.tar.gz |
-            tar xz -C "$sources" --strip-components 1; } || { skip "could not fetch the sources of Redis"; return 0; }
-        MIDI_REDIS_TESTS=$sources/tests
-    fi
+    local old=${MIDI_REDIS_TESTS:-} new=${MIDI_REDIS_8_TESTS:-}
+    [ -n "$old" ] || old=$(redis_tests 7.0.15) || skip "could not fetch the sources of Redis 7.0"
+    [ -n "$new" ] || new=$(redis_tests 8.6.3) || skip "could not fetch the sources of Redis 8.6"
     run cargo build --release --locked
-    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test tools redis_suite::
+    run env ${old:+MIDI_REDIS_TESTS="$old"} ${new:+MIDI_REDIS_8_TESTS="$new"} \
+        cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom asan tsan fuzz random differential linearizability sockets snapshots failovers redis_units)
+all=(loom asan tsan fuzz random differential linearizability large sockets snapshots failovers redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."

@@ -3,7 +3,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::args::split_sign;
+use super::args::{parse_integer, split_sign};
 use super::glob::{KeySet, Pattern};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits,
@@ -378,12 +378,18 @@ impl ScanArgs {
     }
 }
 
-/// Redis reads cursors with strtoul: a sign is allowed and wraps around, the empty text is 0, white
-/// space in front is not allowed, and a NUL ends the number.
+/// The cursor of SCAN and HSCAN, as Redis from 8.0 on and Valkey read it: with strtoull, which
+/// takes white space and a sign in front, wraps a number below zero around, and ends at a NUL. A
+/// number below zero in its usual form is refused.
 pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    let (negative, digits) = split_sign(text);
-    if digits.is_empty() && digits.len() != text.len() {
+    if parse_integer(text).is_some_and(|number| number < 0) {
+        return None;
+    }
+    // Rust's own notion of white space lacks the vertical tab.
+    let blanks = text.iter().take_while(|&&byte| byte == 0x0b || byte.is_ascii_whitespace());
+    let (negative, digits) = split_sign(&text[blanks.count()..]);
+    if digits.is_empty() {
         return None;
     }
     let mut cursor: u64 = 0;
@@ -401,17 +407,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_as_strtoul_reads_them() {
+    fn cursors_as_newer_hosts_read_them() {
         for (text, cursor) in [
             ("0", Some(0)),
-            ("", Some(0)),
+            ("", None),
+            ("\0", None),
             ("5\0x", Some(5)),
             ("17", Some(17)),
             ("+17", Some(17)),
-            ("-1", Some(u64::MAX)),
+            ("-0", Some(0)),
+            ("-1", None),
+            ("-01", Some(u64::MAX)),
+            (" -1", Some(u64::MAX)),
+            ("-9223372036854775808", None),
+            ("-9223372036854775809", Some((1 << 63) - 1)),
             ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", None),
-            (" 1", None),
+            (" 1", Some(1)),
+            ("\t\n\x0b\x0c\r +1", Some(1)),
+            (" ", None),
             ("1 ", None),
             ("x", None),
             ("-", None),

@@ -11,6 +11,12 @@ use super::server::{Server, redis_server};
 use super::twin::Words;
 use super::wait_until;
 
+/// How often a test kills the server: `MIDI_CRASHES`, or twice.
+pub fn crashes() -> u64 {
+    let text = std::env::var("MIDI_CRASHES");
+    text.map_or(2, |text| text.parse().expect("MIDI_CRASHES"))
+}
+
 /// The file that the server appends to.
 pub fn incr_file(server: &Server) -> PathBuf {
     let folder = server.dir().join("appendonlydir");

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::client::Value;
+use super::linear_hashes::{self, in_order};
 use super::twin::Words;
 
 /// Something a client did.
@@ -118,7 +119,7 @@ impl Search<'_> {
 fn after(state: &State, operation: &Operation) -> Option<State> {
     let mut state = state.clone();
     let mut pairs = operation.commands.iter().zip(&operation.replies);
-    pairs.all(|(args, reply)| run(&mut state, args) == *reply).then_some(state)
+    pairs.all(|(args, reply)| run(&mut state, args) == in_order(args, reply)).then_some(state)
 }
 
 /// The keys of a command that [`run`] knows.
@@ -179,7 +180,8 @@ pub fn run(state: &mut State, args: &Words) -> Value {
             state.extend(args[1..].chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())));
             if name == b"MSET" { Value::ok() } else { Value::Integer(1) }
         }
-        _ => panic!("no model of {}", super::shown(args)),
+        _ => linear_hashes::run(state, args)
+            .unwrap_or_else(|| panic!("no model of {}", super::shown(args))),
     }
 }
 

@@ -7,16 +7,12 @@
 use std::time::Duration;
 
 use super::aof::builder;
+use crate::common::aof::crashes;
 use crate::common::disk::{Disk, now_ns};
 use crate::common::witness::{Answers, Witness, beside};
 use crate::common::{
     Builder, Client, Door, Mode, Random, Server, aof, now_ms, redis_server, wait_until,
 };
-
-fn crashes() -> u64 {
-    let text = std::env::var("MIDI_CRASHES");
-    text.map_or(2, |text| text.parse().expect("MIDI_CRASHES"))
-}
 
 fn witnesses() -> Vec<Witness> {
     (0..6).map(|number| Witness::new([Door::Host, Door::Port][number % 2], number)).collect()

@@ -2,6 +2,7 @@
 //! door. HEXPIRE and its like, HPERSIST, HTTL and its like, HGETEX and HSETEX answer, store and
 //! tell what they do there. Where the host is such a Redis, its own commands prove the tables.
 
+use super::hashes_saved::set_fields;
 use crate::common::aof::survives;
 use crate::common::hosts::host;
 use crate::common::port::Ported;
@@ -501,6 +502,30 @@ fn fields_whose_time_has_come_are_removed() {
         let expired = &seen[2..seen.len() - 1];
         assert!(!expired.is_empty() && expired.iter().all(|event| event == "hexpired"), "{seen:?}");
     });
+}
+
+/// HSCAN looks at no more fields than it is asked to, also if all of them have expired.
+#[test]
+fn a_scan_of_fields_that_have_expired_ends_in_time() {
+    let server = Mode::Adaptive.server();
+    let mut client = server.client();
+    client.ok("DEBUG SET-ACTIVE-EXPIRE 0");
+    set_fields(&mut client, "h", 0..1000, "v");
+    for number in 0..1000 {
+        client.run(&format!("MIDI.HPEXPIRE h 1 FIELDS 1 field:{number}"));
+    }
+    wait_until("all have expired", || client.run("MIDI.HGETALL h").array().is_empty());
+    let (mut cursor, mut calls) = ("0".to_owned(), 0);
+    loop {
+        let reply = client.run(&format!("MIDI.HSCAN h {cursor} COUNT 100")).array();
+        assert_eq!(reply[1], Value::Array(vec![]));
+        (cursor, calls) = (reply[0].text(), calls + 1);
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(calls > 5, "{calls} calls");
+    assert_eq!(client.integer("MIDI.HLEN h"), 1000);
 }
 
 #[test]

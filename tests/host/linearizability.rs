@@ -29,19 +29,31 @@ fn tick() -> u64 {
     CLOCK.fetch_add(1, Ordering::SeqCst)
 }
 
-fn rounds() -> usize {
+/// Histories of a test, for each mode and way in: `MIDI_LINEARIZABILITY_ROUNDS`, or this many.
+pub fn rounds(default: usize) -> usize {
     let text = std::env::var("MIDI_LINEARIZABILITY_ROUNDS");
-    text.map_or(25, |text| text.parse().expect("MIDI_LINEARIZABILITY_ROUNDS"))
+    text.map_or(default, |text| text.parse().expect("MIDI_LINEARIZABILITY_ROUNDS"))
 }
 
 /// The next step of one client: commands that are sent together.
-type Plan<'a> = dyn Fn(&mut Random, u64) -> Vec<Unit> + Sync + 'a;
+pub type Plan<'a> = dyn Fn(&mut Random, u64) -> Vec<Unit> + Sync + 'a;
 
 /// Commands that take effect together: one, or those between MULTI and EXEC.
-type Unit = Vec<Words>;
+pub type Unit = Vec<Words>;
 
 /// Runs many histories of clients that follow `plan`, and checks each.
 fn check(
+    mode: Mode,
+    load: &str,
+    plan: &Plan,
+    explained: impl Fn(&[Operation]) -> Result<(), Vec<Operation>>,
+) {
+    check_rounds(rounds(25), mode, load, plan, explained);
+}
+
+/// The same with so many histories for each way in.
+pub fn check_rounds(
+    rounds: usize,
     mode: Mode,
     load: &str,
     plan: &Plan,
@@ -57,7 +69,7 @@ fn check(
         client.run(line[random.below(line.len())]);
     };
     beside(&server, 2, sweep, || {
-        for round in 0..rounds() {
+        for round in 0..rounds {
             for doors in WAYS_IN {
                 let history = record(&server, doors, round, plan);
                 if let Err(best) = explained(&history) {
@@ -155,7 +167,7 @@ fn shown(history: &[Operation], best: &[Operation]) -> String {
 }
 
 /// Few keys, so that clients conflict.
-const KEYS: [&str; 3] = ["x", "y", "z"];
+pub const KEYS: [&str; 3] = ["x", "y", "z"];
 
 /// Random commands on one key. `K` is the key, and `V` is a unique value. Commands that midi does
 /// not have are left out.

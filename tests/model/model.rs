@@ -461,7 +461,7 @@ fn bit(value: &[u8], at: usize) -> bool {
 }
 
 /// Whether a key with that expiry is gone.
-fn is_due(at: Option<UnixMs>) -> bool {
+pub fn is_due(at: Option<UnixMs>) -> bool {
     at.is_some_and(|at| at < CLOCK.get())
 }
 
@@ -479,7 +479,7 @@ fn database(text: &[u8]) -> Result<u32, Vec<Said>> {
     db.ok_or_else(|| error("ERR DB index is out of range"))
 }
 
-fn integer_argument(text: &[u8]) -> Option<i64> {
+pub fn integer_argument(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == text).then_some(number)
 }

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use super::model::{CLOCK, DATABASES, KEEP_BYTES, MAX_VALUE_BYTES, Model, START, Said};
 use super::programs::{Step, step, words};
 
-fn engine(shards: usize) -> Engine {
+pub fn engine(shards: usize) -> Engine {
     CLOCK.set(START);
     let config = Config {
         workers: 1,
@@ -90,7 +90,7 @@ fn locked<'a>() -> Locked<'a> {
 
 /// Runs a command as the host door does: at once if possible, else to its end. Every other reply
 /// goes through a transcript.
-fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Vec<Said> {
+pub fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Vec<Said> {
     let list: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let keeper = Keeper(&list);
     let mut call = Call {

@@ -113,6 +113,11 @@ fn lettuce() {
     run("MIDI_CLIENT_LETTUCE");
 }
 
+#[test]
+fn java_memcached() {
+    run("MIDI_CLIENT_JAVA_MEMCACHED");
+}
+
 /// Whether there is such a program; prints a line if there is none.
 fn have(program: &str) -> bool {
     let found =

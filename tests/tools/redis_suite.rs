@@ -3,7 +3,8 @@
 //! for transactions runs on midi's own port.
 //!
 //! Environment: `MIDI_REDIS_TESTS`, the directory `tests` of the sources of Redis 7.0,
-//! and tclsh. Without it nothing runs: the units are not part of this project.
+//! `MIDI_REDIS_8_TESTS`, that of Redis 8, and tclsh. Without them nothing runs: the units are not
+//! part of this project.
 
 use std::collections::HashSet;
 use std::fs;
@@ -63,6 +64,70 @@ fn safemode() {
 
 /// The units write files to their directory, and some measure times.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Redis 8's units for hashes and for fields that expire.
+#[test]
+fn hashes_of_redis_8() {
+    let Some(tests) = std::env::var_os("MIDI_REDIS_8_TESTS").map(PathBuf::from) else {
+        return skip("MIDI_REDIS_8_TESTS is not set; make test-long sets it");
+    };
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for mode in Mode::ALL {
+        let server = mode.server();
+        let tests = for_a_server_that_runs(&tests, server.dir());
+        let (renamed, missing) = names(&mut server.client());
+        // Limits of listpacks are midi's own settings.
+        let change = move |args: &mut Words| {
+            proxy::rename(args, &renamed);
+            let is_set = args.len() > 3 && args[0].eq_ignore_ascii_case(b"config");
+            if is_set && args[2].starts_with(b"hash-max-listpack-") {
+                args[2] = [b"midi.", &args[2][..]].concat();
+            }
+        };
+        let port = proxy::start(server.port(), change).expect("a proxy");
+        let units = ["unit/type/hash", FIELD_EXPIRY];
+        let mut skipped: Vec<String> =
+            units.iter().flat_map(|unit| tests_with(&tests, unit, &missing)).collect();
+        println!("{mode:?}: left out, because they use what midi does not have: {skipped:#?}");
+        skipped.extend(OF_REDIS_8.map(str::to_owned));
+        judge(&format!("{mode:?}"), 50, &run_units(&tests, port, &units, TAGS, &skipped));
+    }
+}
+
+const FIELD_EXPIRY: &str = "unit/type/hash-field-expire";
+
+/// Tests of Redis's internal structures and of its figures; and those that expect a read of a field
+/// that has expired to remove it, which midi leaves to the search for due fields, as Valkey does.
+const OF_REDIS_8: [&str; 13] = [
+    "/^Test listpack debug listpack$",
+    "/allow-access-expired",
+    "/^Statistics - ",
+    "/^HPEXPIRETIME persists after RDB reload",
+    "/^Verify hash with PERSIST.d field won.t be counted in INFO",
+    "/^Test HRANDFIELD deletes all expired fields",
+    "/^Lazy Expire - fields are lazy deleted",
+    "/^Lazy Expire - verify various HASH commands",
+    "/^Lazy Expire - delete hash with expired fields",
+    "/^HGETDEL - delete field with ttl",
+    "/^HGETEX - Test with lazy expiry",
+    "/^HSETEX - Test FXX flag with lazy expire",
+    "/^HSETEX - Test FNX flag with lazy expire",
+];
+
+/// A copy of the tests whose unit for fields that expire takes a server that runs already: it is
+/// tagged for one that the suite starts, which only its part about the AOF needs.
+fn for_a_server_that_runs(tests: &Path, to: &Path) -> PathBuf {
+    let copied = Command::new("cp").arg("-R").args([tests, to]).status();
+    assert!(copied.expect("cp").success());
+    let copy = to.join("tests");
+    let unit = copy.join(FIELD_EXPIRY).with_extension("tcl");
+    let text = fs::read_to_string(&unit).expect("a unit");
+    let parts = text.split("\nstart_server {").filter(|part| !part.contains("appendonly"));
+    let parts: Vec<&str> = parts.collect();
+    let text = parts.join("\nstart_server {").replace("external:skip needs:debug", "hash");
+    fs::write(unit, text).expect("our own copy");
+    copy
+}
 
 /// The port has its own MULTI and WATCH; elsewhere they are the host's.
 #[test]

@@ -46,13 +46,15 @@ impl<'a> LiveFields<'a> {
         if self.fields.may_expire() { self.iter().count() } else { self.fields.len() }
     }
 
-    /// See [`Fields::scan`].
+    /// See [`Fields::scan`]. Counts the fields that it has looked at, with those that have expired.
     pub(super) fn scan(
         self,
         cursor: FieldCursor,
+        looked_at: &mut usize,
         visit: &mut dyn FnMut(FieldRef<'a>),
     ) -> Option<FieldCursor> {
         self.fields.scan(cursor, &mut |field| {
+            *looked_at += 1;
             if field.is_live(self.now) {
                 visit(field);
             }

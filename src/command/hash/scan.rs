@@ -73,8 +73,7 @@ fn hscan(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     // A cursor that no call has returned is one that is at its end.
     let mut next = FieldCursor::try_from(cursor).ok();
     while let Some(at) = next.filter(|_| looked_at < scan.count) {
-        next = fields.scan(at, &mut |field| {
-            looked_at += 1;
+        next = fields.scan(at, &mut looked_at, &mut |field| {
             if scan.pattern.matches(field.name) {
                 bytes += field.name.len();
                 found.push(field.name);

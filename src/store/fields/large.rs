@@ -9,15 +9,13 @@
 //! changes have been taken back. So the holder of the shard alone reads and changes the fields.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::FieldRef;
 use super::pin::Pins;
-use crate::limits::FREED_AT_ONCE_FIELDS;
+use super::unfreed::leave;
 use crate::store::entry::Referred;
-use crate::store::{Entry, EntryRef, KeyHasher, Remains, Table, UnixMs, Value};
+use crate::store::{Entry, EntryRef, KeyHasher, Table, UnixMs, Value};
 
 /// How far a scan over the fields has come: the fields before it have been visited.
 pub type FieldCursor = u32;
@@ -206,59 +204,8 @@ pub(super) fn field_of(entry: EntryRef<'_>) -> FieldRef<'_> {
     FieldRef { name, value, expire_at }
 }
 
-/// Tables that nothing refers to any more, to be freed bit by bit.
-static LEFT: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
-static HAS_LEFT: AtomicBool = AtomicBool::new(false);
-
 impl Drop for LargeHash {
     fn drop(&mut self) {
         leave(std::mem::take(self.table.get_mut()));
-    }
-}
-
-/// Frees a table of few fields; leaves another to [`free_left`].
-pub(super) fn leave(table: Table) {
-    if table.len() <= FREED_AT_ONCE_FIELDS {
-        return;
-    }
-    // Nobody waits here: a token may be held. A forked child may find the list locked forever.
-    for _ in 0..1000 {
-        if let Some(mut left) = LEFT.try_lock() {
-            left.push(table.into_remains());
-            HAS_LEFT.store(true, Relaxed);
-            return;
-        }
-        std::hint::spin_loop();
-    }
-}
-
-/// Whether [`free_left`] has anything to do.
-#[inline]
-pub fn has_left() -> bool {
-    HAS_LEFT.load(Relaxed)
-}
-
-/// Frees large hashes that nothing refers to any more, a few hundred fields at a time, while `more`
-/// returns true. It has freed all that nobody else is freeing if it returns true.
-pub fn free_left(more: &mut dyn FnMut() -> bool) -> bool {
-    loop {
-        let Some(mut remains) = LEFT.lock().pop() else {
-            HAS_LEFT.store(false, Relaxed);
-            // Another may have come between the two.
-            if LEFT.lock().is_empty() {
-                return true;
-            }
-            HAS_LEFT.store(true, Relaxed);
-            continue;
-        };
-        while !remains.is_empty() {
-            remains.free_some();
-            if !more() {
-                if !remains.is_empty() {
-                    LEFT.lock().push(remains);
-                }
-                return false;
-            }
-        }
     }
 }

@@ -12,15 +12,17 @@ mod block;
 pub(super) mod change;
 mod large;
 mod pin;
+mod unfreed;
 
 use std::any::Any;
 
 use block::Block;
 pub use change::NewField;
+pub use large::FieldCursor;
 use large::LargeHash;
-pub use large::{FieldCursor, free_left, has_left};
 pub(super) use pin::note_home;
 pub use pin::{FieldsPin, KeptTooMuch};
+pub use unfreed::{free_left, has_left};
 
 use super::entry::OtherValue;
 use super::{Entry, EntryRef, Now, Type, UnixMs, WrongType};

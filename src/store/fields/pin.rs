@@ -24,7 +24,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::large::{FieldCursor, LargeHash, field_of, leave};
+use super::large::{FieldCursor, LargeHash, field_of};
+use super::unfreed::leave;
 use super::{FieldRef, Fields};
 use crate::store::hash::SharedKeyHash;
 use crate::store::{Entry, EntryRef, KeyHash, KeyHasher, Store, Table, Value};
