@@ -76,8 +76,9 @@ impl<'a> Page<'a> {
     fn servers(&self) -> String {
         let mut versions: Vec<&str> = Vec::new();
         for server in self.results.outcomes.iter().flat_map(|outcome| &outcome.servers) {
-            // Of a name alone, such as the echo server's, nothing can be compared.
-            if !versions.contains(&server.version.as_str()) && server.version.contains(' ') {
+            // The echo server is part of the harness.
+            let is_peer = !server.version.starts_with("midi-bench");
+            if is_peer && !versions.contains(&server.version.as_str()) {
                 versions.push(&server.version);
             }
         }

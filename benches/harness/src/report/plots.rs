@@ -156,7 +156,7 @@ pub fn plots(results: &Results) -> Result<Vec<Plot>> {
             wanted.points.iter().map(|point| Group::of(&wanted, outcome, point)).collect();
         let Some(ratio) = groups.last().and_then(Group::ratio) else { continue };
         let svg = drawn(&groups, &wanted)?;
-        let sentence = wanted.sentence.replace("{}", &short(ratio));
+        let sentence = wanted.sentence.replace("{}", &factor(ratio));
         plots.push(Plot { file: wanted.file, title: wanted.title, sentence, svg });
     }
     Ok(plots)
@@ -200,7 +200,7 @@ impl Group {
 /// A series' name for people who have not read the experiment: servers with their versions.
 fn label(outcome: &Outcome, series: &str) -> String {
     if series == contention::ADAPTIVE {
-        return "midi".into();
+        return "midi host door".into();
     }
     let name_end = series.find([',', ' ']).unwrap_or(series.len());
     let (name, rest) = series.split_at(name_end);
@@ -231,26 +231,28 @@ const LABELS: u32 = 142;
 const AXIS: u32 = 38;
 /// Of a bar or a heading, with the room around it.
 const ROW: u32 = 22;
+/// The width of a letter, as a part of that of all bars.
+const LETTER: f64 = 6.5 / (WIDTH - LABELS) as f64;
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const FAINT: RGBColor = RGBColor(0xe4, 0xe7, 0xeb);
 
 fn drawn(groups: &[Group], wanted: &Wanted) -> Result<String> {
     let headings = groups.iter().filter(|group| !group.heading.is_empty()).count();
     let rows = headings + groups.iter().map(|group| group.bars.len()).sum::<usize>();
-    let most =
-        groups.iter().flat_map(|group| &group.bars).map(|bar| bar.most).fold(0.0, f64::max);
+    let most = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.most).fold(0.0, f64::max);
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, (WIDTH, ROW * rows as u32 + AXIS + 10))
             .into_drawing_area();
         area.fill(&WHITE)?;
         // Figures stand to the right of their bars.
+        let widest = most * 1.5;
         let mut chart = ChartBuilder::on(&area)
             .margin_top(6)
             .margin_right(6)
             .set_label_area_size(LabelAreaPosition::Left, LABELS)
             .set_label_area_size(LabelAreaPosition::Bottom, AXIS)
-            .build_cartesian_2d(0.0..most * 1.5, rows as f64..0.0)?;
+            .build_cartesian_2d(0.0..widest, rows as f64..0.0)?;
         chart
             .configure_mesh()
             .disable_y_mesh()
@@ -260,8 +262,9 @@ fn drawn(groups: &[Group], wanted: &Wanted) -> Result<String> {
             .light_line_style(TRANSPARENT)
             .axis_style(FAINT)
             .label_style(font(11, INK))
-            .x_label_formatter(&|value| rounded(*value))
+            .x_label_formatter(&|value| rounded(*value).replace(".00 ", " "))
             .x_desc(wanted.axis)
+            .axis_desc_style(font(12, INK))
             .draw()?;
         let mut row = 0.0;
         for group in groups {
@@ -278,11 +281,20 @@ fn drawn(groups: &[Group], wanted: &Wanted) -> Result<String> {
                 let reach = [(bar.least, centre), (bar.most, centre)];
                 chart.draw_series([PathElement::new(reach, INK)])?;
                 let left = font(12, INK).pos(Pos::new(HPos::Right, VPos::Center));
-                chart.draw_series([EmptyElement::at((0.0, centre))
-                    + Text::new(bar.label.clone(), (-6, 0), left)])?;
+                chart
+                    .draw_series([EmptyElement::at((0.0, centre))
+                        + Text::new(bar.label.clone(), (-6, 0), left)])?;
                 let right = font(12, INK).pos(Pos::new(HPos::Left, VPos::Center));
-                chart.draw_series([EmptyElement::at((bar.most, centre))
-                    + Text::new(figure(bar, group.compared[1]), (6, 0), right)])?;
+                let figure = figure(bar, group.compared[1]);
+                let end = bar.most + widest * LETTER * figure.chars().count() as f64;
+                // The line does not cross a figure.
+                let place = match group.compared[1] {
+                    Some(stock) if (bar.most..end).contains(&stock) => stock,
+                    _ => bar.most,
+                };
+                chart.draw_series([
+                    EmptyElement::at((place, centre)) + Text::new(figure, (6, 0), right)
+                ])?;
                 row += 1.0;
             }
             if let Some(stock) = group.compared[1] {
@@ -303,10 +315,16 @@ fn font(size: u32, colour: RGBColor) -> TextStyle<'static> {
 fn figure(bar: &Bar, stock: Option<f64>) -> String {
     match stock {
         Some(stock) if stock > 0.0 && stock != bar.middle => {
-            format!("{}  ({} ×)", rounded(bar.middle), short(bar.middle / stock))
+            format!("{} ({} ×)", rounded(bar.middle), factor(bar.middle / stock))
         }
         _ => rounded(bar.middle),
     }
+}
+
+/// How many times another figure one is.
+fn factor(value: f64) -> String {
+    let digits = if value >= 100.0 { 0 } else { 2 };
+    format!("{value:.digits$}")
 }
 
 /// A figure in two or three digits.
@@ -359,7 +377,7 @@ mod tests {
         assert!(plot.sentence.contains("are answered 1922 times as often"), "{}", plot.sentence);
         assert_eq!(plot.svg.matches("fill=\"#A3ACB9\"").count(), 2, "{}", plot.svg);
         assert_eq!(plot.svg.matches("fill=\"#1F6FEB\"").count(), 1, "{}", plot.svg);
-        for wanted in ["153 k", "699", "1.34 M  (1922 ×)", "redis &lt;7&gt;", "beside five KEYS"] {
+        for wanted in ["153 k", "699", "1.34 M (1922 ×)", "redis &lt;7&gt;", "beside five KEYS"] {
             assert!(plot.svg.contains(wanted), "{wanted}: {}", plot.svg);
         }
     }
@@ -385,6 +403,7 @@ mod tests {
     #[test]
     fn figures_have_few_digits() {
         let texts = [1_614_600.0, 542_522.0, 1545.0, 297.0, 91.75, 3.0, 2.98].map(rounded);
+        assert_eq!([0.5749, 3.4, 540.2].map(factor), ["0.57", "3.40", "540"]);
         assert_eq!(texts, ["1.61 M", "543 k", "1.5 k", "297", "91.8", "3", "2.98"]);
     }
 }
