@@ -240,7 +240,8 @@ fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
             write(&folder.join(plot.file), &plot.svg)?;
         }
         write(&folder.join(ROUNDS), &serde_json::to_string(&results.without_commands())?)?;
-        let linked = |plot: &Plot| format!("![{}]({name}/{})", plot.title, plot.file);
+        let linked =
+            |plot: &Plot| format!("![{}: {}]({name}/{})", plot.title, plot.sentence, plot.file);
         write(docs, &Page::new(results, &goals, &plots, linked).markdown()?)?;
         println!("{} is up to date.", docs.display());
     }

@@ -8,7 +8,7 @@ const CAUSES: [(&str, &str, &str); 9] = [
     (
         "engine alone, two threads over one",
         "Zipf",
-        "Most commands of this load are for few keys. Two threads that write to the same cache \
+        "By Zipf most commands are for few keys. Two threads that write to the same cache \
          lines wait for each other.",
     ),
     (
@@ -38,7 +38,7 @@ const CAUSES: [(&str, &str, &str); 9] = [
     (
         "RESP port",
         "main thread's CPU for a SET",
-        "Two thirds of it are the kernel's: the write of the AOF, and the main loop's going to \
+        "Two thirds of the main thread's time for a SET are the kernel's: the write of the AOF, and the main loop's going to \
          sleep and waking up.",
     ),
     (

@@ -19,8 +19,8 @@ pub struct Page<'a> {
     results: &'a Results,
     goals: &'a [Goal],
     missed: Vec<Missed<'a>>,
-    /// Each with the Markdown or HTML that shows it.
-    plots: Vec<(&'a Plot, String)>,
+    /// As Markdown or HTML that shows them.
+    plots: Vec<String>,
     /// The names of the experiments that were not run.
     absent: Vec<&'static str>,
 }
@@ -30,14 +30,14 @@ impl<'a> Page<'a> {
     pub fn new(
         results: &'a Results,
         goals: &'a [Goal],
-        plots: &'a [Plot],
+        plots: &[Plot],
         shown: impl Fn(&Plot) -> String,
     ) -> Page<'a> {
         Page {
             results,
             goals,
             missed: missed(goals),
-            plots: plots.iter().map(|plot| (plot, shown(plot))).collect(),
+            plots: plots.iter().map(shown).collect(),
             absent: NAMES.into_iter().filter(|name| results.outcome(name).is_none()).collect(),
         }
     }
@@ -186,7 +186,11 @@ mod tests {
             title: "Memory per key".into(),
             question: "How much memory does a `key` take?".into(),
             series: ["midi", "redis"].map(series).into(),
-            servers: vec![ServerInfo { version: "redis 7.0.15".into(), ..ServerInfo::default() }],
+            servers: vec![ServerInfo {
+                version: "redis 7.0.15".into(),
+                command_lines: vec!["redis-server".into()],
+                ..ServerInfo::default()
+            }],
             rounds: vec![midi, stock],
             ..Outcome::default()
         };
@@ -227,7 +231,7 @@ mod tests {
         assert!(text.contains("id=\"memory-per-key\""), "{text}");
         assert!(text.contains("href=\"#memory-per-key\""), "{text}");
         for mark in ["`", "**", "## ", "|---"] {
-            assert!(!text.contains(mark), "{mark}: {text}");
+            assert!(!text.contains(mark), "{mark}");
         }
         assert!(!text.contains("<script") && !text.contains("http://localhost"), "{text}");
     }

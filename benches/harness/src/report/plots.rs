@@ -19,7 +19,7 @@ pub struct Plot {
     pub title: &'static str,
     /// What it shows, with the figure that matters.
     pub sentence: String,
-    /// The file's content.
+    /// The file's content, with title and sentence.
     pub svg: String,
 }
 
@@ -155,8 +155,8 @@ pub fn plots(results: &Results) -> Result<Vec<Plot>> {
         let groups: Vec<Group> =
             wanted.points.iter().map(|point| Group::of(&wanted, outcome, point)).collect();
         let Some(ratio) = groups.last().and_then(Group::ratio) else { continue };
-        let svg = drawn(&groups, &wanted)?;
         let sentence = wanted.sentence.replace("{}", &factor(ratio));
+        let svg = drawn(&groups, &wanted, &sentence)?;
         plots.push(Plot { file: wanted.file, title: wanted.title, sentence, svg });
     }
     Ok(plots)
@@ -229,6 +229,11 @@ const WIDTH: u32 = 400;
 const LABELS: u32 = 142;
 /// The axis below the bars.
 const AXIS: u32 = 38;
+/// The title and the sentence, in at most three lines of so many letters.
+const HEAD: u32 = 80;
+const LINE: usize = 60;
+/// Of what is below them: most plots are as high as their neighbours on the page.
+const LEAST_HEIGHT: u32 = 10 * ROW + AXIS + 10;
 /// Of a bar or a heading, with the room around it.
 const ROW: u32 = 22;
 /// The width of a letter, as a part of that of all bars.
@@ -236,18 +241,26 @@ const LETTER: f64 = 6.5 / (WIDTH - LABELS) as f64;
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const FAINT: RGBColor = RGBColor(0xe4, 0xe7, 0xeb);
 
-fn drawn(groups: &[Group], wanted: &Wanted) -> Result<String> {
+fn drawn(groups: &[Group], wanted: &Wanted, sentence: &str) -> Result<String> {
     let headings = groups.iter().filter(|group| !group.heading.is_empty()).count();
     let rows = headings + groups.iter().map(|group| group.bars.len()).sum::<usize>();
+    let height = ROW * rows as u32 + AXIS + 10;
     let most = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.most).fold(0.0, f64::max);
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, ROW * rows as u32 + AXIS + 10))
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEAD + height.max(LEAST_HEIGHT)))
             .into_drawing_area();
         area.fill(&WHITE)?;
+        let (head, body) = area.split_vertically(HEAD);
+        let (body, _) = body.split_vertically(height);
+        let bold = ("sans-serif", 15).into_font().style(FontStyle::Bold).color(&INK);
+        head.draw_text(wanted.title, &bold, (4, 4))?;
+        for (number, line) in textwrap::wrap(sentence, LINE).iter().enumerate() {
+            head.draw_text(line, &font(13, INK), (4, 24 + 17 * number as i32))?;
+        }
         // Figures stand to the right of their bars.
         let widest = most * 1.5;
-        let mut chart = ChartBuilder::on(&area)
+        let mut chart = ChartBuilder::on(&body)
             .margin_top(6)
             .margin_right(6)
             .set_label_area_size(LabelAreaPosition::Left, LABELS)
