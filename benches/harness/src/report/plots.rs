@@ -226,12 +226,12 @@ fn colour(label: &str) -> RGBColor {
 
 const WIDTH: u32 = 400;
 /// The labels, to the left of the bars.
-const LABELS: u32 = 142;
+const LABELS: u32 = 158;
 /// The axis below the bars.
-const AXIS: u32 = 38;
+const AXIS: u32 = 42;
 /// The title and the sentence, in at most three lines of so many letters.
-const HEAD: u32 = 80;
-const LINE: usize = 60;
+const HEAD: u32 = 84;
+const LINE: usize = 58;
 /// Of what is below them: most plots are as high as their neighbours on the page.
 const LEAST_HEIGHT: u32 = 10 * ROW + AXIS + 10;
 /// Of a bar or a heading, with the room around it.
@@ -253,13 +253,13 @@ fn drawn(groups: &[Group], wanted: &Wanted, sentence: &str) -> Result<String> {
         area.fill(&WHITE)?;
         let (head, body) = area.split_vertically(HEAD);
         let (body, _) = body.split_vertically(height);
-        let bold = ("sans-serif", 15).into_font().style(FontStyle::Bold).color(&INK);
+        let bold = ("sans-serif", 18).into_font().style(FontStyle::Bold).color(&INK);
         head.draw_text(wanted.title, &bold, (4, 4))?;
         for (number, line) in textwrap::wrap(sentence, LINE).iter().enumerate() {
-            head.draw_text(line, &font(13, INK), (4, 24 + 17 * number as i32))?;
+            head.draw_text(line, &font(15, INK), (4, 24 + 18 * number as i32))?;
         }
         // Figures stand to the right of their bars.
-        let widest = most * 1.5;
+        let widest = most * 1.7;
         let mut chart = ChartBuilder::on(&body)
             .margin_top(6)
             .margin_right(6)
@@ -274,15 +274,15 @@ fn drawn(groups: &[Group], wanted: &Wanted, sentence: &str) -> Result<String> {
             .bold_line_style(FAINT)
             .light_line_style(TRANSPARENT)
             .axis_style(FAINT)
-            .label_style(font(11, INK))
+            .label_style(font(13, INK))
             .x_label_formatter(&|value| rounded(*value).replace(".00 ", " "))
             .x_desc(wanted.axis)
-            .axis_desc_style(font(12, INK))
+            .axis_desc_style(font(14, INK))
             .draw()?;
         let mut row = 0.0;
         for group in groups {
             if !group.heading.is_empty() {
-                let place = font(12, INK).pos(Pos::new(HPos::Left, VPos::Center));
+                let place = font(14, INK).pos(Pos::new(HPos::Left, VPos::Center));
                 chart.draw_series([Text::new(group.heading, (0.0, row + 0.5), place)])?;
                 row += 1.0;
             }
@@ -293,11 +293,11 @@ fn drawn(groups: &[Group], wanted: &Wanted, sentence: &str) -> Result<String> {
                 chart.draw_series([Rectangle::new(ends, colour(&bar.label).filled())])?;
                 let reach = [(bar.least, centre), (bar.most, centre)];
                 chart.draw_series([PathElement::new(reach, INK)])?;
-                let left = font(12, INK).pos(Pos::new(HPos::Right, VPos::Center));
+                let left = font(14, INK).pos(Pos::new(HPos::Right, VPos::Center));
                 chart
                     .draw_series([EmptyElement::at((0.0, centre))
                         + Text::new(bar.label.clone(), (-6, 0), left)])?;
-                let right = font(12, INK).pos(Pos::new(HPos::Left, VPos::Center));
+                let right = font(14, INK).pos(Pos::new(HPos::Left, VPos::Center));
                 let figure = figure(bar, group.compared[1]);
                 let end = bar.most + widest * LETTER * figure.chars().count() as f64;
                 // The line does not cross a figure.
