@@ -72,7 +72,7 @@ fn wanted() -> [Wanted; 6] {
             title: "Durable writes",
             sentence: "Where a write is on the disk before its reply, midi's port answers {} times \
                        as many commands a second as stock Redis.",
-            axis: "commands a second, as many SETs as GETs",
+            axis: "commands a second, half of them SETs",
             experiment: aof::NAME,
             role: "load",
             metric: Metric::Throughput,
@@ -262,7 +262,7 @@ fn drawn(groups: &[Group], wanted: &Wanted, sentence: &str) -> Result<String> {
         let widest = most * 1.7;
         let mut chart = ChartBuilder::on(&body)
             .margin_top(6)
-            .margin_right(6)
+            .margin_right(14)
             .set_label_area_size(LabelAreaPosition::Left, LABELS)
             .set_label_area_size(LabelAreaPosition::Bottom, AXIS)
             .build_cartesian_2d(0.0..widest, rows as f64..0.0)?;
