@@ -38,8 +38,8 @@ const CAUSES: [(&str, &str, &str); 9] = [
     (
         "RESP port",
         "main thread's CPU for a SET",
-        "Two thirds of the main thread's time for a SET are the kernel's: the write of the AOF, and the main loop's going to \
-         sleep and waking up.",
+        "Two thirds of the main thread's time for a SET are the kernel's: the write of the AOF, \
+         and the main loop's going to sleep and waking up.",
     ),
     (
         "RESP port",
@@ -55,7 +55,8 @@ const CAUSES: [(&str, &str, &str); 9] = [
     (
         "restart from an RDB",
         "",
-        "The host's main thread reads the file by itself, and is busy for the whole of a restart.",
+        "The host's main thread reads the file by itself, and is busy for the whole of a \
+         restart.",
     ),
 ];
 

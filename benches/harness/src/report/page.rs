@@ -127,7 +127,7 @@ fn wrapped(text: &str) -> String {
     let mut wrapped = String::new();
     for line in text.lines() {
         let prose = line.trim_start();
-        if prose.starts_with(['|', '#', '<', '!']) {
+        if prose.starts_with(['|', '#', '<']) {
             wrapped.push_str(line);
         } else {
             let outer = &line[..line.len() - prose.len()];
@@ -217,7 +217,7 @@ mod tests {
         ];
         assert!(order.map(place).is_sorted(), "{:?}", order.map(place));
         assert!(text.contains("redis 7.0.15"), "{text}");
-        let is_prose = |line: &&str| !line.starts_with(['|', '<', '!']);
+        let is_prose = |line: &&str| !line.starts_with(['|', '<']);
         assert!(text.lines().filter(is_prose).all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
