@@ -1,6 +1,6 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-hosts test-clients test-long check-aof lint bench bench-quick scaling bench-engine clean
+.PHONY: help build run test test-hosts test-clients test-long check-aof lint bench bench-page bench-quick scaling bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,8 +30,11 @@ lint: ## formatting and clippy, warnings are errors
 	@bash scripts/cargo.sh fmt --all --check
 	@bash scripts/cargo.sh clippy --workspace --all-targets --locked -- -D warnings
 
-bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one section
+bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one section, RESUME=1 goes on where a run stopped
 	@bash scripts/bench.sh --docs docs/benchmarks.md
+
+bench-page: ## docs/benchmarks.md again, from the figures of the last whole run
+	@bash scripts/cargo.sh run --locked -p midi-bench -- report --docs docs/benchmarks.md
 
 bench-quick: ## the same with short rounds, for a look: below five minutes
 	@bash scripts/bench.sh --quick

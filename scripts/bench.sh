@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The experiments: bench.sh [arguments of `midi-bench run`]. EXP= selects a section or an experiment by name,
-# BENCH_SERVERS="name=path ..." adds servers to compare with.
+# BENCH_SERVERS="name=path ..." adds servers to compare with, RESUME=1 leaves out what a stopped run has measured.
 . "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/hosts.sh"
 setup redis
@@ -12,4 +12,4 @@ setup_memcached
 have redis-benchmark || echo "redis-benchmark is missing: the load generator cannot be checked against it."
 cargo build --release --locked
 cargo build --release --locked -p midi-bench
-exec target/release/midi-bench run ${EXP:+--experiment "$EXP"} "$@"
+exec target/release/midi-bench run ${EXP:+--experiment "$EXP"} ${RESUME:+--resume} "$@"

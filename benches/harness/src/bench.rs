@@ -22,46 +22,9 @@ use self::replica::Replica;
 use self::snapshot::{Forks, Snapshot};
 use crate::load::Summary;
 use crate::process::{Usage, on_processors, peak_bytes};
+pub use crate::results::Plan;
 use crate::results::{Outcome, Round, Series, ServerInfo};
 use crate::server::{Cores, Door, Kind, Placement, Server, Spec};
-
-/// How thorough a run is.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// The short run.
-    pub quick: bool,
-    /// How many rounds each leg has.
-    pub rounds: u32,
-    /// How long each round is measured.
-    pub seconds: f64,
-    /// How long it runs before measuring.
-    pub warmup: f64,
-    /// Keys of the data for the loads.
-    pub keys: u64,
-    /// Keys of the experiments with very many.
-    pub populate: u64,
-}
-
-impl Plan {
-    /// For figures to be quoted.
-    pub const FULL: Plan = Plan {
-        quick: false,
-        rounds: 3,
-        seconds: 0.9,
-        warmup: 0.2,
-        keys: 1_000_000,
-        populate: 10_000_000,
-    };
-    /// For a first impression in a few minutes.
-    pub const QUICK: Plan = Plan {
-        quick: true,
-        rounds: 1,
-        seconds: 0.25,
-        warmup: 0.1,
-        keys: 1_000_000,
-        populate: 1_000_000,
-    };
-}
 
 /// An experiment: the servers that it compares, and how.
 pub struct Experiment {
@@ -318,6 +281,8 @@ pub struct Bench {
     pub dir: PathBuf,
     /// How thorough.
     pub plan: Plan,
+    /// midi's commit.
+    pub commit: String,
 }
 
 impl Bench {
@@ -334,6 +299,8 @@ impl Bench {
             about: experiment.about.into(),
             points: experiment.points.into(),
             quick: self.plan.quick,
+            commit: self.commit.clone(),
+            plan: Some(self.plan),
             least_seconds: experiment.least_seconds,
             series: series_of(&experiment.legs),
             servers: Vec::new(),

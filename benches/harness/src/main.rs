@@ -33,7 +33,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
-use crate::bench::{Bench, Plan, fresh_directory};
+use crate::bench::{Bench, Plan, fresh_directory, series_of};
+use crate::report::{Page, Plot};
 use crate::results::{Outcome, Results};
 use crate::server::{Catalogue, Placement};
 
@@ -69,6 +70,9 @@ struct RunOptions {
     /// Only points whose names contain this
     #[arg(long)]
     point: Vec<String>,
+    /// Leave out the experiments that were run with this commit and so many rounds already
+    #[arg(long)]
+    resume: bool,
     /// Short rounds, and fewer of them: for a look
     #[arg(long)]
     quick: bool,
@@ -99,7 +103,8 @@ struct ReportOptions {
     /// Where the page and the JSON go
     #[arg(long, default_value = "bench-report")]
     directory: PathBuf,
-    /// Write this page too; quick runs are left out of it
+    /// Write this page too, and its plots and figures in the folder beside it; quick runs are left
+    /// out of it
     #[arg(long)]
     docs: Option<PathBuf>,
 }
@@ -118,7 +123,8 @@ fn command() -> Result<()> {
     match Cli::parse().command {
         Command::Run(options) => run(&options),
         Command::Report(options) => {
-            let results = read(&options.directory.join("rounds.json"))?;
+            let folder = options.docs.as_deref().map(folder_of);
+            let results = read(&folder.as_ref().unwrap_or(&options.directory).join(ROUNDS))?;
             write_reports(&options, &results)
         }
         Command::Load(options) => {
@@ -178,10 +184,16 @@ fn run(options: &RunOptions) -> Result<()> {
         options.experiment.as_deref().unwrap_or("")
     );
 
-    let bench = Bench { placement, dir: fresh_directory(Path::new("target/bench"))?, plan };
-    let path = options.report.directory.join(if plan.quick { "quick.json" } else { "rounds.json" });
+    let path = options.report.directory.join(if plan.quick { "quick.json" } else { ROUNDS });
     let mut results = read(&path).unwrap_or_default();
     results.machine = machine::this_machine();
+    let commit = results.machine.commit.clone();
+    if options.resume {
+        experiments.retain(|experiment| {
+            !results.has(experiment.name, &commit, plan, &series_of(&experiment.legs))
+        });
+    }
+    let bench = Bench { placement, dir: fresh_directory(Path::new("target/bench"))?, plan, commit };
     let mut measured: Vec<Outcome> = Vec::new();
     for experiment in experiments {
         let outcome = bench.run(experiment)?;
@@ -189,7 +201,7 @@ fn run(options: &RunOptions) -> Result<()> {
         results.replace(outcome.clone(), &experiments::NAMES);
         measured.push(outcome);
         // The measurements so far are kept, whatever happens to the next one.
-        write(&path, &serde_json::to_string_pretty(&results)?)?;
+        write(&path, &serde_json::to_string(&results)?)?;
     }
     let of_this_run = Results { machine: results.machine.clone(), outcomes: measured };
     print!("{}", report::terminal(&[], &goals::judged(&of_this_run)));
@@ -201,14 +213,20 @@ fn read(path: &Path) -> Result<Results> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The folder next to docs/benchmarks.md that has its plots.
-const PICTURES: &str = "benchmarks";
+/// The file of the measurements.
+const ROUNDS: &str = "rounds.json";
+
+/// The folder that has a page's plots and figures.
+fn folder_of(page: &Path) -> PathBuf {
+    page.with_extension("")
+}
 
 fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
-    let goals = goals::judged(results);
-    let page = options.directory.join("index.html");
-    write(&page, &report::page(results, &goals))?;
-    println!("\n{} has the plots.", page.display());
+    let (goals, plots) = (goals::judged(results), report::plots(results)?);
+    let inline = Page::new(results, &goals, &plots, |plot| plot.svg.clone()).markdown()?;
+    let path = options.directory.join("index.html");
+    write(&path, &report::html(&inline)?)?;
+    println!("\n{} is the page.", path.display());
     let Some(docs) = &options.docs else { return Ok(()) };
     // A page with gaps would be worth less than the existing one.
     let missing: Vec<&str> =
@@ -216,11 +234,15 @@ fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
     if !missing.is_empty() {
         println!("{} is left as it is: {} not run yet.", docs.display(), missing.join(", "));
     } else if !results.outcomes.iter().any(|outcome| outcome.quick) {
-        let pictures = report::pictures(results);
-        for picture in &pictures {
-            write(&docs.with_file_name(PICTURES).join(picture.file), &picture.svg)?;
+        let folder = folder_of(docs);
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        for plot in &plots {
+            write(&folder.join(plot.file), &plot.svg)?;
         }
-        write(docs, &report::document(results, &goals, &pictures, PICTURES))?;
+        write(&folder.join(ROUNDS), &serde_json::to_string(&results.without_commands())?)?;
+        let linked =
+            |plot: &Plot| format!("![{}: {}]({name}/{})", plot.title, plot.sentence, plot.file);
+        write(docs, &Page::new(results, &goals, &plots, linked).markdown()?)?;
         println!("{} is up to date.", docs.display());
     }
     Ok(())

@@ -32,6 +32,44 @@ pub struct Machine {
     pub commit: String,
 }
 
+/// How thorough a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The short run.
+    pub quick: bool,
+    /// How many rounds each leg has.
+    pub rounds: u32,
+    /// How long each round is measured.
+    pub seconds: f64,
+    /// How long it runs before measuring.
+    pub warmup: f64,
+    /// Keys of the data for the loads.
+    pub keys: u64,
+    /// Keys of the experiments with very many.
+    pub populate: u64,
+}
+
+impl Plan {
+    /// For figures to be quoted.
+    pub const FULL: Plan = Plan {
+        quick: false,
+        rounds: 3,
+        seconds: 0.9,
+        warmup: 0.2,
+        keys: 1_000_000,
+        populate: 10_000_000,
+    };
+    /// For a first impression in a few minutes.
+    pub const QUICK: Plan = Plan {
+        quick: true,
+        rounds: 1,
+        seconds: 0.25,
+        warmup: 0.1,
+        keys: 1_000_000,
+        populate: 1_000_000,
+    };
+}
+
 /// One experiment's figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
@@ -50,6 +88,12 @@ pub struct Outcome {
     pub points: String,
     /// A short run: a first impression, not to be quoted.
     pub quick: bool,
+    /// The commit that was measured; empty in older results.
+    #[serde(default)]
+    pub commit: String,
+    /// How thoroughly; absent in older results.
+    #[serde(default)]
+    pub plan: Option<Plan>,
     /// See there.
     pub least_seconds: f64,
     /// The lines of the plots.
@@ -61,7 +105,7 @@ pub struct Outcome {
 }
 
 /// A line of a plot.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Its name.
     pub name: String,
@@ -95,7 +139,8 @@ pub struct Round {
     pub loads: BTreeMap<String, Summary>,
     /// Figures that do not belong to a load: "seconds", "bytes per key".
     pub figures: BTreeMap<String, f64>,
-    /// The command lines.
+    /// The command lines of the loads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }
 
@@ -214,6 +259,39 @@ impl Results {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }
 
+    /// Whether there is an outcome that another run of this commit, plan and these legs would only
+    /// repeat. What was measured of changed files is not known.
+    pub fn has(&self, name: &str, commit: &str, plan: Plan, series: &[Series]) -> bool {
+        let is_known = commit != "unknown" && !commit.ends_with("-dirty");
+        let is_same = |outcome: &Outcome| {
+            outcome.commit == commit && outcome.plan == Some(plan) && outcome.series == series
+        };
+        is_known && self.outcome(name).is_some_and(is_same)
+    }
+
+    /// The commits that were measured, most often one.
+    pub fn commits(&self) -> String {
+        let mut commits: Vec<&str> = Vec::new();
+        for outcome in &self.outcomes {
+            let commit = match outcome.commit.as_str() {
+                "" => &self.machine.commit,
+                commit => commit,
+            };
+            if !commits.contains(&commit) {
+                commits.push(commit);
+            }
+        }
+        commits.join(" and ")
+    }
+
+    /// All that a page needs, in fewer bytes.
+    pub fn without_commands(&self) -> Results {
+        let mut results = self.clone();
+        let rounds = results.outcomes.iter_mut().flat_map(|outcome| &mut outcome.rounds);
+        rounds.for_each(|round| round.commands.clear());
+        results
+    }
+
     /// Replaces an older outcome by a newer one; they are in the order of `names`.
     pub fn replace(&mut self, outcome: Outcome, names: &[&str]) {
         self.outcomes.retain(|old| old.name != outcome.name);
@@ -291,5 +369,38 @@ mod tests {
         let titles: Vec<_> =
             results.outcomes.iter().map(|outcome| outcome.title.as_str()).collect();
         assert_eq!(titles, ["new", ""]);
+    }
+
+    #[test]
+    fn only_what_would_be_repeated_is_left_out_of_a_run() {
+        let legs = |point: &str| vec![Series { name: "midi".into(), points: vec![point.into()] }];
+        let outcome = Outcome {
+            name: "a".into(),
+            commit: "1234567".into(),
+            plan: Some(Plan::FULL),
+            series: legs("GET"),
+            ..Outcome::default()
+        };
+        let results = Results { outcomes: vec![outcome], ..Results::default() };
+        assert!(results.has("a", "1234567", Plan::FULL, &legs("GET")));
+        assert!(!results.has("b", "1234567", Plan::FULL, &legs("GET")), "not run");
+        assert!(!results.has("a", "7654321", Plan::FULL, &legs("GET")), "another commit");
+        assert!(!results.has("a", "1234567", Plan::QUICK, &legs("GET")), "shorter");
+        assert!(!results.has("a", "1234567", Plan::FULL, &legs("SET")), "other legs");
+        for commit in ["1234567-dirty", "unknown"] {
+            let mut results = results.clone();
+            results.outcomes[0].commit = commit.into();
+            assert!(!results.has("a", commit, Plan::FULL, &legs("GET")), "{commit}");
+        }
+    }
+
+    #[test]
+    fn all_commits_are_named() {
+        let outcome = |commit: &str| Outcome { commit: commit.into(), ..Outcome::default() };
+        let mut results = Results { outcomes: vec![outcome("")], ..Results::default() };
+        results.machine.commit = "a".into();
+        assert_eq!(results.commits(), "a");
+        results.outcomes.extend(["a", "b", "b"].map(outcome));
+        assert_eq!(results.commits(), "a and b");
     }
 }

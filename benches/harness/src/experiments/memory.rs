@@ -6,6 +6,8 @@ use crate::server::{Catalogue, Spec};
 
 /// The experiment's name in results.
 pub const NAME: &str = "memory";
+/// Its only point.
+pub const POINT: &str = "64-byte values";
 /// Its figure.
 pub const FIGURE: &str = "bytes per key";
 /// midi's series.
@@ -14,7 +16,7 @@ pub const MIDI: &str = "midi";
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let leg = |spec: Spec, command: &str| Leg {
         series: spec.name.clone(),
-        point: "64-byte values".into(),
+        point: POINT.into(),
         before: Vec::new(),
         work: Work::Memory(Filling {
             load: Load::new("fill", command),

@@ -96,13 +96,6 @@ impl Goal {
         }
     }
 
-    /// How far the middle round is on the good side of the bound, as a part of the bound; negative
-    /// on the bad side.
-    pub fn margin(&self) -> Option<f64> {
-        let margin = margin(self.bound, median(&self.values)?)?;
-        margin.is_finite().then_some(margin)
-    }
-
     /// The wanted value, for tables.
     pub fn wanted(&self) -> String {
         match self.bound {
@@ -133,6 +126,8 @@ pub fn short(number: f64) -> String {
     }
 }
 
+/// How far a value is on the good side of the bound, as a part of the bound; negative on the bad
+/// side.
 fn margin(bound: Bound, value: f64) -> Option<f64> {
     let (Bound::AtMost(limit) | Bound::AtLeast(limit)) = bound;
     let distance = (value - limit) / limit;
@@ -243,7 +238,6 @@ mod tests {
         assert_eq!(verdict(Bound::AtMost(0.0), &[0.0, 0.0, 1.0]), Verdict::Missed);
         assert_eq!(verdict(Bound::AtLeast(1.0), &[1.01]), Verdict::Met);
         assert_eq!(verdict(Bound::AtLeast(1.0), &[0.99]), Verdict::Missed);
-        assert_eq!(Goal::counted(1, "", Bound::AtMost(0.0), vec![1.0]).margin(), None);
     }
 
     #[test]

@@ -27,17 +27,13 @@ pub struct Latency {
     pub p999: f64,
     /// All of them.
     pub max: f64,
-    /// Percentile and latency, for the plot.
-    pub curve: Vec<(f64, f64)>,
 }
 
-/// Points of the curve, in percent.
-const PERCENTILES: [f64; 17] = [
-    0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99,
-    100.0,
-];
-
 impl Latency {
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     fn of(histogram: &Histogram<u64>) -> Latency {
         let us = |percentile: f64| histogram.value_at_percentile(percentile) as f64 / 1000.0;
         Latency {
@@ -48,7 +44,6 @@ impl Latency {
             p99: us(99.0),
             p999: us(99.9),
             max: us(100.0),
-            curve: PERCENTILES.iter().map(|&percentile| (percentile, us(percentile))).collect(),
         }
     }
 }
@@ -65,10 +60,11 @@ pub struct Summary {
     /// Over all commands that were due in that time, including those answered later.
     pub latency: Latency,
     /// The same for each command of a mix, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_by_command: Vec<Latency>,
     /// Open loop: how late the load generator itself sent. This is included in the latencies: if it
     /// is large, they describe this machine more than the server.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Latency::is_empty")]
     pub lateness: Latency,
     /// Commands that were never answered; they count in the latencies with their age.
     pub unfinished: u64,

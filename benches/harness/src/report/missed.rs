@@ -1,0 +1,122 @@
+//! The goals that a run misses, with their causes as far as they are known.
+
+use crate::goals::{Goal, Verdict};
+
+/// Causes by the beginning and a later part of a goal's text. Whoever finds a cause adds it, and
+/// whoever mends it takes it out.
+const CAUSES: [(&str, &str, &str); 9] = [
+    (
+        "engine alone, two threads over one",
+        "Zipf",
+        "By Zipf most commands are for few keys. Two threads that write to the same cache \
+         lines wait for each other.",
+    ),
+    (
+        "bytes above key and value",
+        "",
+        "The sizes of blocks have steps: some sizes of values fill their block, others leave up to \
+         a step of it empty.",
+    ),
+    (
+        "RESP port: CPU of GET over echo",
+        "",
+        "The echo server looks nothing up. A GET among so many keys waits for memory that is in no \
+         cache of the processor; with 1000 keys the goals are met.",
+    ),
+    (
+        "GET beside heavy, pool",
+        "",
+        "In `pool` mode each command is handed to a worker. On two cores it waits there for its \
+         turn beside KEYS, the main thread and the load generator.",
+    ),
+    (
+        "MGET of 500 beside heavy",
+        "p99",
+        "One MGET of 500 keys is milliseconds of work where load and server share two cores: its \
+         p99 is above this bound without any neighbour.",
+    ),
+    (
+        "RESP port",
+        "main thread's CPU for a SET",
+        "Two thirds of the main thread's time for a SET are the kernel's: the write of the AOF, \
+         and the main loop's going to sleep and waking up.",
+    ),
+    (
+        "RESP port",
+        "beside BGREWRITEAOF",
+        "Workers and load fill both cores, and the process that rewrites the file needs three \
+         quarters of one.",
+    ),
+    (
+        "fork: midi's part of the pause",
+        "",
+        "Workers that are woken at a fork, and the load, take the processor from the main thread.",
+    ),
+    (
+        "restart from an RDB",
+        "",
+        "The host's main thread reads the file by itself, and is busy for the whole of a \
+         restart.",
+    ),
+];
+
+/// Missed goals that have the same cause.
+pub struct Missed<'a> {
+    /// In a sentence or two.
+    pub cause: &'static str,
+    /// The goals, in their order.
+    pub goals: Vec<&'a Goal>,
+}
+
+/// All missed goals by cause; those without a known one are the last.
+pub fn missed(goals: &[Goal]) -> Vec<Missed<'_>> {
+    let missed: Vec<&Goal> = goals.iter().filter(|goal| goal.verdict == Verdict::Missed).collect();
+    let causes = CAUSES.iter().map(|(_, _, cause)| Some(*cause)).chain([None]);
+    let of_cause = |cause: Option<&'static str>| Missed {
+        cause: cause.unwrap_or("The cause is not known yet."),
+        goals: missed.iter().copied().filter(|goal| cause_of(goal) == cause).collect(),
+    };
+    causes.map(of_cause).filter(|missed| !missed.goals.is_empty()).collect()
+}
+
+fn cause_of(goal: &Goal) -> Option<&'static str> {
+    let is_of = |(start, part, _): &&(&str, &str, &str)| {
+        goal.text.starts_with(start) && goal.text.contains(part)
+    };
+    CAUSES.iter().find(is_of).map(|(_, _, cause)| *cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goals::judged;
+    use crate::results::Results;
+
+    #[test]
+    fn every_cause_has_a_goal() {
+        let goals = judged(&Results::default());
+        for (start, part, cause) in CAUSES {
+            let has = |goal: &Goal| cause_of(goal) == Some(cause);
+            assert!(goals.iter().any(has), "{start} … {part}");
+        }
+    }
+
+    #[test]
+    fn missed_goals_are_told_with_their_cause() {
+        let mut goals = judged(&Results::default());
+        goals.truncate(40);
+        assert!(missed(&goals).is_empty());
+        let restart = judged(&Results::default())
+            .into_iter()
+            .find(|goal| goal.text.starts_with("restart from an RDB"));
+        goals.extend(restart);
+        let (first, last) = (0, goals.len() - 1);
+        for number in [first, last] {
+            goals[number].verdict = Verdict::Missed;
+        }
+        let told = missed(&goals);
+        let texts: Vec<&str> = told.iter().map(|missed| missed.goals[0].text.as_str()).collect();
+        assert_eq!(texts, [goals[last].text.as_str(), goals[first].text.as_str()]);
+        assert_eq!(told[1].cause, "The cause is not known yet.");
+    }
+}
