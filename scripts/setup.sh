@@ -8,8 +8,6 @@ export CARGO_TARGET_DIR=$root/target
 
 die() { printf '%s\n' "$@" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
-# Whether one of these paths exists (the caller lets the shell expand the patterns).
-any() { local path; for path; do [ ! -e "$path" ] || return 0; done; return 1; }
 
 # Fails, and does nothing, without apt-get or root.
 apt_install() {
@@ -37,20 +35,13 @@ check_rust() {
         "then open a new shell and try again."
 }
 
-# bindgen needs libclang itself and clang's own headers (stddef.h).
-have_libclang() {
-    [ -z "${LIBCLANG_PATH:-}" ] || return 0
-    any /usr/lib/llvm-*/lib/libclang.so* /usr/lib{,64}/libclang.so* /usr/lib/*-linux-gnu*/libclang-[0-9]*.so* &&
-        any /usr/lib/llvm-*/lib/clang/*/include/stddef.h /usr/lib{,64}/clang/*/include/stddef.h
-}
-
 # setup [redis]: what the build needs, and with "redis" a server in $MIDI_REDIS_SERVER.
 # Calls apt-get only when something is missing.
 setup() {
     check_rust
     local packages=()
+    # Rust links with cc, and ring has parts in C.
     { have cc && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; } || packages+=(gcc libc6-dev)
-    have_libclang || packages+=(libclang-dev)
     # cargo fetches crates over https.
     ! have apt-get || [ -e /etc/ssl/certs/ca-certificates.crt ] || packages+=(ca-certificates)
     if [ "${1:-}" = redis ] && [ -z "${MIDI_REDIS_SERVER:-}" ]; then

@@ -29,7 +29,7 @@ pub mod host;
 
 use std::ffi::c_int;
 
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use midi_module_api::{RedisModuleCtx, RedisModuleString};
 
 /// All memory comes from the host.
 #[global_allocator]

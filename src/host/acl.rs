@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, api};
 use super::string::{HostString, OwnString};
@@ -54,7 +54,7 @@ impl<'l> HostUser<'l> {
         let Ok(rule) = CString::new(rule) else { return false };
         // SAFETY: a live user; the text ends with NUL.
         let result = unsafe { api!(RedisModule_SetModuleUserACL)(self.0, rule.as_ptr()) };
-        result == raw::REDISMODULE_OK as c_int
+        result == raw::REDISMODULE_OK
     }
 
     /// Calls `run` while the context has this user, for calls in its name. `None` if the host,
@@ -83,7 +83,7 @@ impl<'l> HostUser<'l> {
         // SAFETY: a live user and a live string.
         let verdict =
             unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), access as c_int) };
-        verdict == raw::REDISMODULE_OK as c_int
+        verdict == raw::REDISMODULE_OK
     }
 
     /// Whether the user may call this command; `words` are its name and arguments.
@@ -97,7 +97,7 @@ impl<'l> HostUser<'l> {
                 words.len() as c_int,
             )
         };
-        if verdict == raw::REDISMODULE_OK as c_int {
+        if verdict == raw::REDISMODULE_OK {
             return MayCall::Yes;
         }
         match io::Error::last_os_error().raw_os_error() {
@@ -139,16 +139,16 @@ pub fn log_in_as_kept<'r>(
             std::ptr::null_mut(),
         )
     };
-    result == raw::REDISMODULE_OK as c_int
+    result == raw::REDISMODULE_OK
 }
 
 /// Adds a refusal to the host's ACL LOG.
 pub fn log_refusal(ctx: Ctx<'_>, refusal: &Refusal) {
     let reason = match refusal.reason {
-        RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
-        RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
-        RefusalReason::Key => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY,
-        RefusalReason::Channel => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL,
+        RefusalReason::Auth => raw::REDISMODULE_ACL_LOG_AUTH,
+        RefusalReason::Command => raw::REDISMODULE_ACL_LOG_CMD,
+        RefusalReason::Key => raw::REDISMODULE_ACL_LOG_KEY,
+        RefusalReason::Channel => raw::REDISMODULE_ACL_LOG_CHANNEL,
     };
     // A user's name ends at a NUL.
     let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();

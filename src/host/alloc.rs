@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::ptr;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 /// The alignment that the host's allocator always gives.
 const NATURAL: usize = 16;

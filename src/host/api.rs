@@ -1,12 +1,12 @@
 //! Wrappers of the module API: only what midi uses.
 //!
-//! The host fills in the function pointers at load. [`missing`] checks that those of Redis 7.0 are
-//! there, so the wrappers rely on them; each newer one is checked where it is used.
+//! The host fills in the function pointers at load, which goes on only if those of Redis 7.0 are
+//! there ([`raw::missing`]). The wrappers rely on them; each newer one is checked where it is used.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 pub use super::context::Ctx;
 use super::string::{HostString, OwnString};
@@ -19,78 +19,20 @@ pub use raw::{
 /// A function of Redis 7.0's API.
 macro_rules! api {
     ($name:ident) => {
-        redis_module::raw::$name.expect(concat!(stringify!($name), " is checked at load"))
+        midi_module_api::$name.expect(concat!(stringify!($name), " is checked at load"))
     };
 }
 pub(super) use api;
-
-macro_rules! first_missing {
-    ($($name:ident)*) => {
-        // SAFETY: RedisModule_Init has filled the pointers in, and nothing changes them later.
-        unsafe {
-            None$(.or(if { redis_module::raw::$name }.is_none() {
-                Some(stringify!($name))
-            } else {
-                None
-            }))*
-        }
-    };
-}
-
-/// The first function that midi needs and the host lacks.
-pub fn missing() -> Option<&'static str> {
-    first_missing! {
-        RedisModule_ACLAddLogEntry RedisModule_ACLCheckCommandPermissions
-        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AuthenticateClientWithUser
-        RedisModule_AvoidReplicaTraffic RedisModule_BlockClient RedisModule_Call
-        RedisModule_CallReplyArrayElement RedisModule_CallReplyInteger RedisModule_CallReplyLength
-        RedisModule_CallReplyProto RedisModule_CallReplyStringPtr RedisModule_CallReplyType
-        RedisModule_Calloc RedisModule_CloseKey RedisModule_CommandFilterArgGet
-        RedisModule_CommandFilterArgInsert RedisModule_CommandFilterArgReplace
-        RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateDataType
-        RedisModule_CreateModuleUser RedisModule_CreateString RedisModule_CreateTimer
-        RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient RedisModule_EventLoopAdd
-        RedisModule_EventLoopDel RedisModule_Free RedisModule_FreeCallReply
-        RedisModule_FreeModuleUser RedisModule_FreeServerInfo RedisModule_FreeString
-        RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
-        RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
-        RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
-        RedisModule_GetContextFlags RedisModule_GetCurrentUserName
-        RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserACLString
-        RedisModule_GetModuleUserFromUserName RedisModule_GetMyClusterID
-        RedisModule_GetNotifyKeyspaceEvents RedisModule_GetSelectedDb RedisModule_GetServerInfo
-        RedisModule_GetThreadSafeContext RedisModule_HoldString RedisModule_InfoAddFieldCString
-        RedisModule_InfoAddSection RedisModule_IsIOError RedisModule_IsKeysPositionRequest
-        RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LatencyAddSample
-        RedisModule_LoadConfigs RedisModule_LoadStringBuffer RedisModule_Log
-        RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey RedisModule_Realloc
-        RedisModule_RegisterBoolConfig RedisModule_RegisterCommandFilter
-        RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
-        RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig RedisModule_Replicate
-        RedisModule_ReplicateVerbatim RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply
-        RedisModule_ReplyWithDouble RedisModule_ReplyWithError RedisModule_ReplyWithLongLong
-        RedisModule_ReplyWithMap RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString
-        RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithVerbatimStringType
-        RedisModule_SaveStringBuffer RedisModule_Scan RedisModule_ScanCursorCreate
-        RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldC
-        RedisModule_ServerInfoGetFieldUnsigned RedisModule_SetCommandInfo
-        RedisModule_SetDisconnectCallback RedisModule_SetModuleOptions RedisModule_SetModuleUserACL
-        RedisModule_SignalModifiedKey RedisModule_StringDMA RedisModule_StringPtrLen
-        RedisModule_SubscribeToServerEvent RedisModule_ThreadSafeContextTryLock
-        RedisModule_ThreadSafeContextUnlock RedisModule_TrimStringAllocation
-        RedisModule_UnblockClient RedisModule_ValueLength
-    }
-}
 
 /// The REDISMODULE_CLIENTINFO_FLAG_* bits of the host's client `id`; 0 if there is no such client.
 /// The caller must hold the global lock.
 pub fn client_flags(id: u64) -> u64 {
     // SAFETY: a structure of numbers and bytes, whose first field names its version to the host.
     unsafe {
-        let mut info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
-        info.version = u64::from(raw::REDISMODULE_CLIENTINFO_VERSION);
+        let mut info: raw::RedisModuleClientInfo = std::mem::zeroed();
+        info.version = raw::REDISMODULE_CLIENTINFO_VERSION;
         let found = api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id);
-        if found == raw::REDISMODULE_OK as c_int { info.flags } else { 0 }
+        if found == raw::REDISMODULE_OK { info.flags } else { 0 }
     }
 }
 
@@ -99,7 +41,7 @@ pub fn client_flags(id: u64) -> u64 {
 pub fn is_connected(id: u64) -> bool {
     // SAFETY: without a structure the host only looks for the client.
     let found = unsafe { api!(RedisModule_GetClientInfoById)(std::ptr::null_mut(), id) };
-    found == raw::REDISMODULE_OK as c_int
+    found == raw::REDISMODULE_OK
 }
 
 /// Log levels of the host.
@@ -160,9 +102,7 @@ impl Ctx<'_> {
     /// Selects database `db`. False if there is no such database.
     pub fn select_db(self, db: u32) -> bool {
         // SAFETY: as above.
-        unsafe {
-            api!(RedisModule_SelectDb)(self.raw(), db as c_int) == raw::REDISMODULE_OK as c_int
-        }
+        unsafe { api!(RedisModule_SelectDb)(self.raw(), db as c_int) == raw::REDISMODULE_OK }
     }
 
     /// Calls `run` with database `db` selected.
@@ -258,7 +198,7 @@ impl Ctx<'_> {
         let value = unsafe {
             let mut value = std::ptr::null_mut();
             let got = raw::RedisModule_ConfigGet?(self.raw(), name.as_ptr(), &mut value);
-            if got == raw::REDISMODULE_OK as c_int { OwnString::of(value) } else { None }
+            if got == raw::REDISMODULE_OK { OwnString::of(value) } else { None }
         };
         Some(value?.bytes().to_vec())
     }
@@ -281,7 +221,7 @@ impl Ctx<'_> {
             let set = raw::RedisModule_ConfigSet?;
             let done = set(self.raw(), name.as_ptr(), value.get().raw(), &mut error);
             drop(OwnString::of(error));
-            Some(done == raw::REDISMODULE_OK as c_int)
+            Some(done == raw::REDISMODULE_OK)
         }
     }
 
@@ -356,7 +296,7 @@ impl InfoSection<'_> {
         let number = unsafe {
             api!(RedisModule_ServerInfoGetFieldUnsigned)(self.data, field.as_ptr(), &mut error)
         };
-        (error == raw::REDISMODULE_OK as c_int).then_some(number)
+        (error == raw::REDISMODULE_OK).then_some(number)
     }
 
     /// A text field; `None` if there is no such field.
@@ -406,7 +346,7 @@ impl Answer {
     unsafe fn copy(reply: *mut raw::RedisModuleCallReply) -> Self {
         // SAFETY: the caller's promise; an array's elements live as long as the array.
         unsafe {
-            match api!(RedisModule_CallReplyType)(reply) as isize {
+            match api!(RedisModule_CallReplyType)(reply) {
                 raw::REDISMODULE_REPLY_STRING => Answer::Text(reply_text(reply).to_vec()),
                 raw::REDISMODULE_REPLY_INTEGER => {
                     Answer::Number(api!(RedisModule_CallReplyInteger)(reply))
@@ -491,7 +431,7 @@ pub fn subscribe(
     // SAFETY: the context is OnLoad's; the callback stays, since midi is never unloaded.
     let result =
         unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(callback)) };
-    result == raw::REDISMODULE_OK as c_int
+    result == raw::REDISMODULE_OK
 }
 
 /// A NUL-terminated copy that is never freed: for tables that the host keeps.

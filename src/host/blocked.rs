@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;

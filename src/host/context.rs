@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Level, RawCtx, api, write_log};
 use super::string::{HostString, OwnString};

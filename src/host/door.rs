@@ -18,7 +18,7 @@
 
 use std::ffi::c_int;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, RawCtx, RawString};
 use super::blocked::Blocked;
@@ -92,7 +92,7 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
         guarded((), || notifications::tell(ctx.locked(), None));
         HostReply::new(ctx).error(&Error::Internal.bare_text());
     }
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::config::tls;
@@ -52,7 +52,7 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
     fork::register();
     // SAFETY: the callback and what it gets live forever.
     unsafe {
-        let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
+        let mask = raw::REDISMODULE_EVENTLOOP_READABLE;
         let nothing = std::ptr::null_mut();
         subscribed
             && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), nothing) == 0
@@ -65,7 +65,7 @@ pub fn stop_listening() {
     unsafe {
         api!(RedisModule_EventLoopDel)(
             instance().waker.descriptor(),
-            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
+            raw::REDISMODULE_EVENTLOOP_READABLE,
         );
     }
 }

@@ -22,7 +22,7 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, InfoSection};
 use super::instance::instance;

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, api, c_text};
 use super::instance::instance;

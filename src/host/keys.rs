@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use redis_module::raw;
+use midi_module_api as raw;
 use smallvec::SmallVec;
 
 use super::api::{Ctx, api};
@@ -61,5 +61,5 @@ pub fn access_flags(access: Access) -> u64 {
         "insert" => raw::REDISMODULE_CMD_KEY_INSERT,
         _ => raw::REDISMODULE_CMD_KEY_DELETE,
     };
-    access.words().iter().map(flag).fold(0, |flags, flag| flags | u64::from(flag))
+    access.words().iter().map(flag).fold(0, |flags, flag| flags | flag)
 }

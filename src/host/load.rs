@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
-use super::api::{self, Ctx, Level, RawCtx, RawString, log};
+use super::api::{Ctx, Level, RawCtx, RawString, log};
 use super::instance::{self, VERSION, instance};
 use super::persistence::{hand_over, report, section};
 use super::questions::TheHost;
@@ -39,17 +39,10 @@ pub unsafe fn on_load(
     argc: c_int,
     open_ports: OpenPorts,
 ) -> c_int {
-    let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
+    let (ok, err) = (raw::REDISMODULE_OK, raw::REDISMODULE_ERR);
     // SAFETY: the host's context. Nothing was allocated before this: from here
     // on the host's allocator is used.
-    let registered = unsafe {
-        raw::Export_RedisModule_Init(
-            ctx,
-            c"midi".as_ptr(),
-            VERSION,
-            raw::REDISMODULE_APIVER_1 as c_int,
-        )
-    };
+    let registered = unsafe { raw::init(ctx, c"midi", VERSION) };
     if registered != ok {
         return err;
     }
@@ -69,7 +62,7 @@ pub unsafe fn on_load(
 }
 
 fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
-    if let Some(function) = api::missing() {
+    if let Some(function) = raw::missing() {
         return Err(format!("this host is too old: it lacks {function}; midi needs {HOSTS}"));
     }
     if instance::if_begun().is_some() {
@@ -216,18 +209,18 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     let ctx = unsafe { Ctx::new(ctx) };
     if instance().doing.is(ModuleStage::Ending) {
         // Valkey from 9 on calls this for all modules when it exits.
-        return raw::REDISMODULE_ERR as c_int;
+        return raw::REDISMODULE_ERR;
     }
     if instance().doing.is_starting() && super::guarded(false, withdraw) {
         let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the \
                     server before you load midi again.";
         log(ctx, Level::Warning, text);
-        return raw::REDISMODULE_OK as c_int;
+        return raw::REDISMODULE_OK;
     }
     let text = "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the \
                 module instead.";
     log(ctx, Level::Warning, text);
-    raw::REDISMODULE_ERR as c_int
+    raw::REDISMODULE_ERR
 }
 
 /// Stops what the host does not stop itself. False if that cannot be done.

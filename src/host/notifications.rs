@@ -5,7 +5,7 @@
 //! client that waits for a worker is available only when its reply is made: the host is notified of
 //! those changes then, unless another client has changed the key since.
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::Ctx;
 use super::instance::instance;

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, Level, api, client_flags, log};
 use super::instance::instance;
@@ -62,7 +62,7 @@ pub fn most_for(_: Locked<'_>, client: u64) -> usize {
     if normal == usize::MAX || normal == pubsub {
         return normal;
     }
-    let is_pubsub = client_flags(client) & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB) != 0;
+    let is_pubsub = client_flags(client) & raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB != 0;
     if is_pubsub { pubsub } else { normal }
 }
 
@@ -70,7 +70,7 @@ pub fn most_for(_: Locked<'_>, client: u64) -> usize {
 pub fn close(ctx: Ctx<'_>, client: u64) {
     // SAFETY: a valid context on the main thread. The host marks the client, and frees it later.
     let known = unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(ctx.raw(), client) };
-    if known == raw::REDISMODULE_OK as i32 {
+    if known == raw::REDISMODULE_OK {
         let text = format!("Client id={client} closed for overcoming of output buffer limits.");
         log(ctx, Level::Warning, &text);
     }

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
+use midi_module_api as raw;
 use parking_lot::Mutex;
-use redis_module::raw;
 
 use super::acl::log_refusal;
 use super::api::{Answer, Ctx};

@@ -4,7 +4,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::PREFIX;
 use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
@@ -31,7 +31,7 @@ fn register_one(
 ) -> Option<()> {
     let name = c_text(&format!("{PREFIX}{}", command.name));
     let (first, last, step) = command.keys.range();
-    let ok = raw::REDISMODULE_OK as c_int;
+    let ok = raw::REDISMODULE_OK;
     // SAFETY: in OnLoad; strings end with NUL and are copied by the host.
     unsafe {
         let flags = flags(command, may_ask);
@@ -118,26 +118,18 @@ fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisMo
     spec.flags = access_flags(of.access);
     if of.varies || matches!(of.find, FindKeys::Counted { .. }) {
         // So that the host asks for each call's keys.
-        spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
+        spec.flags |= raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS;
     }
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.begin_search_type = raw::REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = of.begin;
     match of.find {
         FindKeys::Range { last, step } => {
-            spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-            spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-                lastkey: last,
-                keystep: step,
-                limit: 0,
-            };
+            spec.find_keys_type = raw::REDISMODULE_KSPEC_FK_RANGE;
+            spec.fk.range = raw::FindKeysRange { lastkey: last, keystep: step, limit: 0 };
         }
         FindKeys::Counted { step } => {
-            spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
-            spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
-                keynumidx: 0,
-                firstkey: 1,
-                keystep: step,
-            };
+            spec.find_keys_type = raw::REDISMODULE_KSPEC_FK_KEYNUM;
+            spec.fk.keynum = raw::FindKeysKeynum { keynumidx: 0, firstkey: 1, keystep: step };
         }
     }
     spec
@@ -154,15 +146,15 @@ fn arguments(args: &[Arg]) -> Vec<raw::RedisModuleCommandArg> {
 fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
     use raw::*;
     let kind = match arg.kind {
-        ArgKind::Key | ArgKind::SecondKey => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-        ArgKind::String => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
-        ArgKind::Integer => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-        ArgKind::Double => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
-        ArgKind::Pattern => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN,
-        ArgKind::UnixTime => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME,
-        ArgKind::Token => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
-        ArgKind::OneOf(_) => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
-        ArgKind::Block(_) => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+        ArgKind::Key | ArgKind::SecondKey => REDISMODULE_ARG_TYPE_KEY,
+        ArgKind::String => REDISMODULE_ARG_TYPE_STRING,
+        ArgKind::Integer => REDISMODULE_ARG_TYPE_INTEGER,
+        ArgKind::Double => REDISMODULE_ARG_TYPE_DOUBLE,
+        ArgKind::Pattern => REDISMODULE_ARG_TYPE_PATTERN,
+        ArgKind::UnixTime => REDISMODULE_ARG_TYPE_UNIX_TIME,
+        ArgKind::Token => REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        ArgKind::OneOf(_) => REDISMODULE_ARG_TYPE_ONEOF,
+        ArgKind::Block(_) => REDISMODULE_ARG_TYPE_BLOCK,
     };
     let inner = arg.kind.inner();
     let mut flags = 0;

@@ -4,7 +4,7 @@ use std::ffi::c_long;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, RawCtx, api, reply_text};
 use super::instance::instance;

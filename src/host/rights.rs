@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use redis_module::raw;
+use midi_module_api as raw;
 use smallvec::SmallVec;
 
 use super::api::{Ctx, api, reply_text, take_reply};

@@ -19,7 +19,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use redis_module::raw;
+use midi_module_api as raw;
 use smallvec::SmallVec;
 
 use super::acl::{HostUser, log_refusal};

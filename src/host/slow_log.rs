@@ -1,6 +1,6 @@
 //! SLOWLOG and LATENCY, and what the host knows for them: its settings and its clients.
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, api};
 use super::instance::instance;
@@ -47,10 +47,10 @@ pub fn called_from(locked: Locked<'_>, client: u64) -> CalledFrom {
 fn address_of(_: Locked<'_>, client: u64) -> Option<String> {
     // SAFETY: a structure of numbers and bytes, whose first field names its version to the host.
     let info = unsafe {
-        let mut info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
-        info.version = u64::from(raw::REDISMODULE_CLIENTINFO_VERSION);
+        let mut info: raw::RedisModuleClientInfo = std::mem::zeroed();
+        info.version = raw::REDISMODULE_CLIENTINFO_VERSION;
         let found = api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), client);
-        (found == raw::REDISMODULE_OK as i32).then_some(info)
+        (found == raw::REDISMODULE_OK).then_some(info)
     }?;
     let bytes: Vec<u8> = info.addr.iter().map(|&it| it as u8).take_while(|&it| it != 0).collect();
     let (host, port) = (String::from_utf8_lossy(&bytes), info.port);

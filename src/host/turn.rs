@@ -8,7 +8,7 @@
 //!        └─  too long, loading)───┴── put off: completions of the host's own door
 //! ```
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::instance::instance;
 use super::persistence::hand_over;

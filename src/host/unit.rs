@@ -8,7 +8,7 @@
 
 use std::ffi::c_int;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, api};
 use super::context::Filtered;

@@ -9,7 +9,7 @@
 
 use std::ffi::c_void;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, RawCtx, RawEvent, subscribe};
 use super::context::Filtered;

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_int};
 
-use redis_module::raw;
-use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
+use midi_module_api as raw;
+use midi_module_api::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
 
 /// A function of the module API of Redis 7.0.
 macro_rules! api {
@@ -13,8 +13,8 @@ macro_rules! api {
 }
 pub(crate) use api;
 
-pub const OK: c_int = raw::REDISMODULE_OK as c_int;
-pub const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+pub const OK: c_int = raw::REDISMODULE_OK;
+pub const ERR: c_int = raw::REDISMODULE_ERR;
 
 pub type Command = unsafe extern "C" fn(*mut Ctx, *mut *mut HostString, c_int) -> c_int;
 
@@ -24,10 +24,9 @@ pub type Command = unsafe extern "C" fn(*mut Ctx, *mut *mut HostString, c_int) -
 /// # Safety
 /// Only OnLoad may call this, with its context.
 pub unsafe fn start(ctx: *mut Ctx, name: &CStr, commands: &[(&CStr, Command, &CStr)]) -> c_int {
-    // SAFETY: in OnLoad, with its context; Init fills in the API's functions.
+    // SAFETY: in OnLoad, with its context; `init` fills in the API's functions.
     unsafe {
-        let version = raw::REDISMODULE_APIVER_1 as c_int;
-        if raw::Export_RedisModule_Init(ctx, name.as_ptr(), 1, version) == ERR {
+        if raw::init(ctx, name, 1) == ERR {
             return ERR;
         }
         for (name, command, flags) in commands {

@@ -8,7 +8,7 @@ pub mod tls;
 
 use std::sync::atomic::Ordering;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;

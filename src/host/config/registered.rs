@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::{Ctx, Level, RawCtx, RawString, api, c_text, leaked, log_anywhere};
 use super::super::descriptors;
@@ -26,7 +26,7 @@ pub fn register(ctx: Ctx<'_>) -> bool {
 /// Lets the host set what its configuration file names. False if a value there is not valid.
 pub fn read_file(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad.
-    unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) == raw::REDISMODULE_OK as c_int }
+    unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) == raw::REDISMODULE_OK }
 }
 
 fn register_number(ctx: Ctx<'_>, number: &'static Number) -> bool {
@@ -46,7 +46,7 @@ fn register_number(ctx: Ctx<'_>, number: &'static Number) -> bool {
             private,
         )
     };
-    result == raw::REDISMODULE_OK as c_int
+    result == raw::REDISMODULE_OK
 }
 
 fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
@@ -66,7 +66,7 @@ fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
             register(ctx.raw(), name, default, flags, words, values, count, get, set, None, private)
         }
     };
-    result == raw::REDISMODULE_OK as c_int
+    result == raw::REDISMODULE_OK
 }
 
 fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
@@ -86,7 +86,7 @@ fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
             private,
         )
     };
-    result == raw::REDISMODULE_OK as c_int
+    result == raw::REDISMODULE_OK
 }
 
 unsafe extern "C" fn get_number(_: *const c_char, private: *mut c_void) -> c_longlong {
@@ -107,13 +107,13 @@ unsafe extern "C" fn set_number(
     {
         // SAFETY: the host's own place for an error, which it frees.
         unsafe { *error = OwnString::new(reason.as_bytes()).into_raw() };
-        return raw::REDISMODULE_ERR as c_int;
+        return raw::REDISMODULE_ERR;
     }
     number.value.store(value, Ordering::Relaxed);
     if let (Some(target), Some(instance)) = (number.live, if_begun()) {
         target(instance.engine.settings()).store(value as usize, Ordering::Relaxed);
     }
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 unsafe extern "C" fn get_switch(_: *const c_char, private: *mut c_void) -> c_int {
@@ -130,14 +130,14 @@ unsafe extern "C" fn set_switch(
     // SAFETY: registered with one of SWITCHES.
     let switch = unsafe { &*private.cast::<Switch>() };
     switch.value.store(value != 0, Ordering::Relaxed);
-    let Some(instance) = if_begun() else { return raw::REDISMODULE_OK as c_int };
+    let Some(instance) = if_begun() else { return raw::REDISMODULE_OK };
     if let Some(target) = switch.live {
         target(instance.engine.settings()).store(value != 0, Ordering::Relaxed);
     }
     if let Some(text) = (switch.notice)(&instance.engine).filter(|_| value != 0) {
         log_anywhere(Level::Notice, text);
     }
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 /// The host copies the string; it remains ours.
@@ -163,10 +163,10 @@ unsafe extern "C" fn set_text(
     if !(text.valid)(&value) {
         // SAFETY: the host's own place for an error, which it frees.
         unsafe { *error = OwnString::new(text.error.as_bytes()).into_raw() };
-        return raw::REDISMODULE_ERR as c_int;
+        return raw::REDISMODULE_ERR;
     }
     *text.value.lock() = value.into_owned();
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 /// A CONFIG SET has set some of TLS's settings: new connections begin with all of them.
@@ -180,11 +180,11 @@ unsafe extern "C" fn apply_tls(
     // This context has no client, which calls of the host's commands need.
     let refreshed = if_begun().map_or(Ok(()), |instance| tls::refresh(instance.ctx(ctx.locked())));
     match refreshed {
-        Ok(()) => raw::REDISMODULE_OK as c_int,
+        Ok(()) => raw::REDISMODULE_OK,
         Err(why) => {
             // SAFETY: the host's own place for an error, which it frees.
             unsafe { *error = OwnString::new(why.as_bytes()).into_raw() };
-            raw::REDISMODULE_ERR as c_int
+            raw::REDISMODULE_ERR
         }
     }
 }

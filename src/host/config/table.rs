@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
+use midi_module_api as raw;
 use parking_lot::Mutex;
-use redis_module::raw;
 
 use super::super::api::RawString;
 use crate::command::parse_integer;

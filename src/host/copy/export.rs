@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::Ctx;
 use super::super::instance::instance;

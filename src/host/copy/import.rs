@@ -1,10 +1,10 @@
 //! MIDI.IMPORT: from the host into midi.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::time::Instant;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::{Ctx, RawCtx, RawString, api, reply_text, take_reply};
 use super::super::guarded;
@@ -89,7 +89,7 @@ unsafe extern "C" fn on_scanned(
         if expire_at.is_some_and(|at| at < found.now) {
             return; // Expired for any reader.
         }
-        match api!(RedisModule_KeyType)(key) as isize {
+        match api!(RedisModule_KeyType)(key) {
             raw::REDISMODULE_KEYTYPE_STRING => {}
             raw::REDISMODULE_KEYTYPE_HASH => return found.hashes.push((name.hold(), expire_at)),
             _ => {
@@ -247,12 +247,12 @@ fn with_value_in_place(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&
     // SAFETY: the lock is held; the key is closed before anything else happens.
     unsafe {
         let key: *mut raw::RedisModuleKey =
-            api!(RedisModule_OpenKey)(ctx.raw(), name.raw(), raw::REDISMODULE_READ as c_int).cast();
+            api!(RedisModule_OpenKey)(ctx.raw(), name.raw(), raw::REDISMODULE_READ).cast();
         if key.is_null() {
             return; // It expired a moment ago.
         }
         let mut len = 0;
-        let value = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ as c_int);
+        let value = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ);
         if !value.is_null() {
             put(std::slice::from_raw_parts(value.cast(), len));
         }
@@ -266,7 +266,7 @@ fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u
     let answered = unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), name.raw());
         take_reply(reply, |reply| {
-            let kind = api!(RedisModule_CallReplyType)(reply) as isize;
+            let kind = api!(RedisModule_CallReplyType)(reply);
             if kind == raw::REDISMODULE_REPLY_STRING {
                 put(reply_text(reply));
             }

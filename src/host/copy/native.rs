@@ -1,10 +1,10 @@
 //! The host's own SET, RESTORE, DUMP and DEL, which copies call. The host logs and reports them as
 //! it does for any client.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::{Ctx, Level, api, log, reply_text, take_reply};
 use super::super::string::HostString;
@@ -67,7 +67,7 @@ pub fn restore(
         };
         let result = take_reply(reply, |reply| {
             let text = reply_text(reply);
-            match api!(RedisModule_CallReplyType)(reply) as isize {
+            match api!(RedisModule_CallReplyType)(reply) {
                 raw::REDISMODULE_REPLY_ERROR if text.starts_with(b"BUSYKEY") => Ok(false),
                 raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, text)),
                 _ => Ok(true),
@@ -86,12 +86,11 @@ pub fn dump(ctx: Ctx<'_>, key: HostString<'_>) -> Result<Option<Vec<u8>>, Error>
     unsafe {
         let call = api!(RedisModule_Call);
         let reply = call(ctx.raw(), c"DUMP".as_ptr(), c"ESs".as_ptr(), key.raw());
-        let result =
-            take_reply(reply, |reply| match api!(RedisModule_CallReplyType)(reply) as isize {
-                raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply_text(reply))),
-                raw::REDISMODULE_REPLY_STRING => Ok(Some(reply_text(reply).to_vec())),
-                _ => Ok(None),
-            });
+        let result = take_reply(reply, |reply| match api!(RedisModule_CallReplyType)(reply) {
+            raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply_text(reply))),
+            raw::REDISMODULE_REPLY_STRING => Ok(Some(reply_text(reply).to_vec())),
+            _ => Ok(None),
+        });
         result.unwrap_or(Err(Error::HostRefused))
     }
 }
@@ -117,11 +116,11 @@ pub fn delete(ctx: Ctx<'_>, key: HostString<'_>) -> Result<bool, Error> {
 unsafe fn answer(
     ctx: Ctx<'_>,
     reply: *mut raw::RedisModuleCallReply,
-    of_kind: impl FnOnce(isize) -> bool,
+    of_kind: impl FnOnce(c_int) -> bool,
 ) -> Result<bool, Error> {
     // SAFETY: the caller vouches for the reply.
     let result = unsafe {
-        take_reply(reply, |reply| match api!(RedisModule_CallReplyType)(reply) as isize {
+        take_reply(reply, |reply| match api!(RedisModule_CallReplyType)(reply) {
             raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply_text(reply))),
             kind => Ok(of_kind(kind)),
         })

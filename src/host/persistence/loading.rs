@@ -15,8 +15,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use midi_module_api as raw;
 use parking_lot::MutexGuard;
-use redis_module::raw;
 
 use super::super::api::{Ctx, Level};
 use super::super::instance::instance;

@@ -6,7 +6,7 @@
 //! to that log, and RM_Replicate is told to leave out both the AOF and the replicas. That costs
 //! forty times as much, so it is done only until the save point with the most changes is reached.
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::{Ctx, api};
 use super::super::instance::instance;

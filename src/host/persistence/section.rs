@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::time::Instant;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::{Ctx, Level, RawString, api};
 use super::super::guarded;
@@ -35,7 +35,7 @@ pub fn register(ctx: Ctx<'_>) -> bool {
         // nothing can be loaded without midi. But one that a replica gets must not be.
         methods.aux_save2 = Some(aux_save_if_any);
         // Before the host's keys: the loading process is then told early of what is wrong.
-        methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
+        methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB;
         let made = api!(RedisModule_CreateDataType)(
             ctx.raw(),
             TYPE_NAME.as_ptr(),
@@ -167,7 +167,7 @@ unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, version: c_int, _: c_
         loading::load(locked, version, &mut HostSource(io))
     });
     match loaded {
-        Ok(()) => raw::REDISMODULE_OK as c_int,
+        Ok(()) => raw::REDISMODULE_OK,
         Err(reason) => {
             let text = format!("The keys are not loaded: {reason}");
             instance().log(Level::Warning, &text);
@@ -176,7 +176,7 @@ unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, version: c_int, _: c_
                 // SAFETY: what the host does with a file that it cannot load.
                 unsafe { libc::exit(1) };
             }
-            raw::REDISMODULE_ERR as c_int
+            raw::REDISMODULE_ERR
         }
     }
 }

@@ -9,9 +9,9 @@
 //!  trim ─ the keys are removed, and logged as DELs
 //! ```
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::api::{Ctx, Level, RawCtx, RawEvent, log, subscribe};
 use super::super::guarded;
@@ -190,7 +190,7 @@ fn send(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> Result<(), String> {
             send(ctx.raw(), name.as_ptr(), c"v".as_ptr(), strings.as_ptr(), strings.len())
         })
     };
-    if sent == Some(raw::REDISMODULE_OK as c_int) {
+    if sent == Some(raw::REDISMODULE_OK) {
         Ok(())
     } else {
         Err(std::io::Error::last_os_error().to_string())

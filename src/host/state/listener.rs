@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicPtr;
 
+use midi_module_api as raw;
 use parking_lot::Mutex;
-use redis_module::raw;
 
 use super::{Flag, part};
 use crate::engine::Waker;

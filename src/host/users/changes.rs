@@ -9,8 +9,8 @@
 
 use std::time::Instant;
 
+use midi_module_api as raw;
 use parking_lot::Mutex;
-use redis_module::raw;
 
 use super::super::api::client_flags;
 use super::super::context::Filtered;
@@ -180,5 +180,5 @@ fn load_replaces_users() -> bool {
 fn queues(command: Filtered<'_>) -> bool {
     let Some(client) = command.client_id() else { return true };
     // A client that the host does not know queues nothing.
-    client_flags(client) & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0
+    client_flags(client) & raw::REDISMODULE_CLIENTINFO_FLAG_MULTI != 0
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
+use midi_module_api as raw;
 use parking_lot::Mutex;
-use redis_module::raw;
 
 use super::super::acl::HostUser;
 use super::super::instance::instance;

@@ -15,7 +15,7 @@
 //! there is one hand-over in a turn of the main loop at most, and what workers cannot write
 //! meanwhile the main thread writes when the turn ends.
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::super::api::{Ctx, is_connected};
 use super::super::super::context::Filtered;

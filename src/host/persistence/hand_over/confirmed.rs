@@ -17,7 +17,7 @@
 use std::ffi::c_void;
 use std::time::Instant;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::super::api::{Ctx, RawCtx, api, c_text};
 use super::super::super::instance::instance;
@@ -239,7 +239,7 @@ unsafe extern "C" fn on_timer(ctx: *mut RawCtx, _: *mut c_void) {
             let (get, all) = (c"GETACK".as_ptr(), c"*".as_ptr());
             api!(RedisModule_Replicate)(ctx.raw(), command, format, get, all)
         };
-        if done == raw::REDISMODULE_OK as i32 {
+        if done == raw::REDISMODULE_OK {
             save_points::host_logged();
         }
     });

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::super::api::{Ctx, RawCtx};
 use super::super::super::instance::instance;

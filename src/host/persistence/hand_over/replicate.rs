@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use redis_module::raw;
+use midi_module_api as raw;
 use smallvec::SmallVec;
 
 use super::super::super::api::{Ctx, api};
@@ -24,7 +24,7 @@ pub fn replicate_command(ctx: Ctx<'_>) -> bool {
 
 /// Whether the host has logged something, by its answer.
 fn has_logged(answer: c_int) -> bool {
-    let done = answer == raw::REDISMODULE_OK as c_int;
+    let done = answer == raw::REDISMODULE_OK;
     if done {
         save_points::host_logged();
     }

@@ -17,7 +17,7 @@ mod loaded_file;
 pub mod quarantine;
 pub mod sync;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::PREFIX;
 use super::super::api::{Ctx, Level};

@@ -21,7 +21,7 @@
 
 use std::ffi::CStr;
 
-use redis_module::raw;
+use midi_module_api as raw;
 
 use super::super::super::api::{Answer, Ctx, Level, log};
 use super::super::super::context::Filtered;

@@ -13,8 +13,8 @@ mod start;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_longlong};
 use std::os::unix::ffi::OsStrExt as _;
 
-use redis_module::raw;
-use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
+use midi_module_api as raw;
+use midi_module_api::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
 
 use start::{Command, OK, api, start};
 

@@ -13,8 +13,8 @@ mod start;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use redis_module::raw;
-use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
+use midi_module_api as raw;
+use midi_module_api::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
 
 use start::{Command, OK, api, start};
 
@@ -80,7 +80,7 @@ unsafe fn is_refused(ctx: *mut Ctx) -> bool {
         }
         let kind = api!(RedisModule_CallReplyType)(reply);
         api!(RedisModule_FreeCallReply)(reply);
-        kind == raw::REDISMODULE_REPLY_ERROR as c_int
+        kind == raw::REDISMODULE_REPLY_ERROR
     }
 }
 
@@ -108,7 +108,7 @@ unsafe fn call_bgsave(ctx: *mut Ctx) -> bool {
         }
         let kind = api!(RedisModule_CallReplyType)(reply);
         api!(RedisModule_FreeCallReply)(reply);
-        kind != raw::REDISMODULE_REPLY_ERROR as c_int
+        kind != raw::REDISMODULE_REPLY_ERROR
     }
 }
 
