@@ -1,6 +1,6 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-hosts test-clients test-long check-aof lint bench bench-page bench-quick scaling bench-engine clean
+.PHONY: help build run test test-hosts test-clients test-long check-aof lint lint-deps dist deb docs bench bench-page bench-quick scaling bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,18 @@ check-aof: ## find damage in FILE=, a part of an AOF or its manifest; FIX=1 cuts
 lint: ## formatting and clippy, warnings are errors
 	@bash scripts/cargo.sh fmt --all --check
 	@bash scripts/cargo.sh clippy --workspace --all-targets --locked -- -D warnings
+
+lint-deps: ## advisories, licences and sources of every package that is used, with cargo-deny
+	@bash scripts/lint-deps.sh
+
+dist: ## what is released, in target/dist; TARGETS= chooses targets, CHECK=1 builds twice and compares
+	@bash scripts/dist.sh
+
+deb: ## Debian packages of what `make dist` has built
+	@bash scripts/deb.sh
+
+docs: ## the pages as a site, in target/site; SERVE=1 shows it in a browser and follows changes
+	@bash scripts/docs.sh
 
 bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one section, RESUME=1 goes on where a run stopped
 	@bash scripts/bench.sh --docs docs/benchmarks.md

@@ -63,17 +63,24 @@ pub struct Entry(NonNull<u8>);
 unsafe impl Send for Entry {}
 
 /// Prefetches the cache line at an address, which need not be mapped.
-#[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn prefetch<T>(place: *const T) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let place: *const i8 = place.cast();
     // SAFETY: only a hint: it is harmless for any address.
-    unsafe { _mm_prefetch(place.cast(), _MM_HINT_T0) };
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch(place, _MM_HINT_T0);
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) place,
+            options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = place;
 }
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub fn prefetch<T>(_: *const T) {}
 
 impl Entry {
     /// A new block with this content.

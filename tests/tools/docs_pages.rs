@@ -1,8 +1,8 @@
 //! The promise: the pages can be read and followed. Prose lines have a bounded length, every link
-//! has a target, and docs/configuration.md has every setting once, with its default and when it can
-//! be changed.
+//! has a target, every page is near, and docs/configuration.md has every setting once, with its
+//! default and when it can be changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -131,6 +131,47 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
         };
         title.chars().filter_map(letter).collect()
     })
+}
+
+/// The pages that a page has links to.
+fn linked_pages(page: &Path) -> BTreeSet<PathBuf> {
+    let text = text(page);
+    let prose: Vec<String> = lines(&text).iter().map(|(_, line)| without_code(line)).collect();
+    let targets = prose.iter().flat_map(|line| links(line));
+    let files = targets.filter_map(|link| link.split('#').next().filter(|file| !file.is_empty()));
+    let paths = files.filter(|file| file.ends_with(".md") && !file.contains("://"));
+    paths.map(|file| page.with_file_name(file).canonicalize().expect("a page")).collect()
+}
+
+/// How far a reader may have to go from README.md.
+const CLICKS: usize = 3;
+
+#[test]
+fn every_page_is_found_in_three_clicks() {
+    let mut found = BTreeSet::from([root().join("README.md").canonicalize().expect("README")]);
+    for _ in 0..CLICKS {
+        found.extend(found.clone().iter().flat_map(|page| linked_pages(page)));
+    }
+    let of_docs = pages().into_iter().filter(|page| page.starts_with(root().join("docs")));
+    let summary = root().join("docs/SUMMARY.md");
+    let hidden: Vec<PathBuf> =
+        of_docs.filter(|page| *page != summary && !found.contains(page)).collect();
+    assert!(hidden.is_empty(), "more than {CLICKS} clicks away from README.md: {hidden:#?}");
+}
+
+#[test]
+fn the_site_has_every_page() {
+    let listed = linked_pages(&root().join("docs/SUMMARY.md"));
+    let is_of_site = |page: &PathBuf| {
+        let is_command = page.starts_with(root().join("docs/commands"));
+        page.starts_with(root().join("docs"))
+            && !page.ends_with("SUMMARY.md")
+            // `make docs` adds these.
+            && (!is_command || page.ends_with("README.md"))
+    };
+    let missing: Vec<PathBuf> =
+        pages().into_iter().filter(is_of_site).filter(|page| !listed.contains(page)).collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:#?}");
 }
 
 /// The cells of a setting in docs/configuration.md.
