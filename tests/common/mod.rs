@@ -30,6 +30,7 @@ pub mod port;
 pub mod proxy;
 mod random;
 pub mod replicas;
+mod sandbox;
 mod server;
 mod skip;
 pub mod sockets;

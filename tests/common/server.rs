@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, Value};
 use super::wire::{Way, Wire};
-use super::{HANG, certificates, free_port, wait_until};
+use super::{HANG, certificates, free_port, sandbox, wait_until};
 
 /// The server binary to test with.
 pub fn redis_server() -> PathBuf {
@@ -69,6 +69,9 @@ type Environment = Vec<(&'static str, OsString)>;
 
 /// The variable that names libraries to be loaded before all others.
 const PRELOAD: &str = "LD_PRELOAD";
+
+/// The variable with which a server runs as in a unit of Debian's.
+const IN_UNIT: &str = "MIDI_TEST_IN_UNIT";
 
 impl Builder {
     /// A Redis with the module and no load arguments.
@@ -134,6 +137,11 @@ impl Builder {
     pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.environment.push((name, value.into()));
         self
+    }
+
+    /// Has the kernel kill it at calls that Debian's units do not allow.
+    pub fn in_unit(self) -> Self {
+        self.env(IN_UNIT, "yes")
     }
 
     /// Adds a line of redis.conf.
@@ -224,6 +232,9 @@ fn spawn(binary: &Path, dir: &Path, environment: &Environment) -> Child {
     command.arg(dir.join("redis.conf")).stdin(Stdio::null());
     command.stdout(log.try_clone().expect("log")).stderr(log);
     command.envs(environment.iter().map(|(name, value)| (name, value)));
+    if environment.iter().any(|(name, _)| *name == IN_UNIT) {
+        sandbox::enter(&mut command);
+    }
     command.spawn().unwrap_or_else(|error| {
         panic!("cannot run {}: {error}; set MIDI_REDIS_SERVER", binary.display())
     })

@@ -97,6 +97,25 @@ fn module_list_tells_the_version() {
     assert_eq!(ours.expect("midi is loaded")["ver"], Value::Integer(version));
 }
 
+/// The first key makes midi ask for memory; a job, a script, a save and a rewrite need the rest.
+#[test]
+fn the_units_of_debian_do_not_kill_it() {
+    let server = Builder::new().in_unit().with_port().config("appendonly yes").start();
+    let (mut client, mut ports) = (server.client(), server.midi_client());
+    client.ok("MIDI.SET k v");
+    client.ok("MIDI.POPULATE 20000");
+    ports.ok("FLUSHALL");
+    ports.ok("SET k v");
+    assert_eq!(ports.run("EVAL return(redis.call('GET',KEYS[1])) 1 k"), Value::bulk("v"));
+    client.ok("SAVE");
+    client.run("BGREWRITEAOF");
+    wait_until("the rewrite is over", || {
+        let info = client.run("INFO persistence").text();
+        info.contains("aof_rewrite_in_progress:0") && info.contains("aof_rewrite_scheduled:0")
+    });
+    client.ok("MIDI.SET k v");
+}
+
 /// Some hosts ask modules to unload themselves at shutdown.
 #[test]
 fn shutdown_is_no_refused_unload() {
