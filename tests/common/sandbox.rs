@@ -1,5 +1,6 @@
-//! What Debian's and Ubuntu's units of Redis and Valkey (`SystemCallFilter=@system-service`, without
-//! `@privileged` and `@resources`) do to a server that calls the kernel as it may not: kill it.
+//! What Debian's and Ubuntu's units of Redis and Valkey do to a server that calls the kernel as it
+//! may not: it is killed. They have `SystemCallFilter=@system-service`, without `@privileged` and
+//! `@resources`.
 
 use std::io::{Error, Result};
 use std::os::unix::process::CommandExt as _;
