@@ -253,7 +253,9 @@ functions! {
         command: *mut RedisModuleCommand, categories: *const c_char
     ) -> c_int;
     RedisModule_SetContextUser(ctx: *mut RedisModuleCtx, user: *const RedisModuleUser);
-    RedisModule_StringToLongLong(string: *const RedisModuleString, number: *mut c_longlong) -> c_int;
+    RedisModule_StringToLongLong(
+        string: *const RedisModuleString, number: *mut c_longlong
+    ) -> c_int;
     RedisModule_ThreadSafeContextLock(ctx: *mut RedisModuleCtx);
     RedisModule_WrongArity(ctx: *mut RedisModuleCtx) -> c_int;
 }
