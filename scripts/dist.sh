@@ -56,7 +56,8 @@ build() { # SOURCES TARGET BUILD-DIRECTORY
     rust_sources=/rustc/$(rustc -vV | sed -n 's/^commit-hash: //p')
     flags=()
     maps="#"
-    for pair in "$1=/midi" "$3=/target" "$cargo_home=/cargo" "$zig=/zig" "$sysroot/lib/rustlib/src/rust=$rust_sources"; do
+    # Zig names what is below the working directory without it.
+    for pair in "$1=/midi" "$3=/target" "$cargo_home=/cargo" "$zig=/zig" "${zig#"$1"/}=/zig" "$sysroot/lib/rustlib/src/rust=$rust_sources"; do
         flags+=("--remap-path-prefix=$pair")
         maps+=" +-ffile-prefix-map=$pair"
     done
