@@ -167,7 +167,10 @@ impl<D: Driver> WorkerPort<D> {
     /// Sends the replies of this turn.
     fn send_all(&mut self) {
         self.service.count_errors();
-        for number in 0..self.service.outbox.keys.len() {
+        let outbox = &self.service.outbox;
+        let speaking = outbox.keys.iter().filter_map(|key| self.connections.get(*key));
+        self.io.driver.send_ahead(speaking.filter_map(|it| it.channel.sends_next(outbox)));
+        for number in 0..outbox.keys.len() {
             let key = self.service.outbox.keys[number];
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if self.service.send_said(&mut self.io, number, connection) == TurnOutcome::Ends {
