@@ -31,5 +31,9 @@ for stream in tls unix; do
     MIDI_STREAM=$stream count_tests cargo test --locked --workspace --no-fail-fast --test port -- \
         gates:: held_replies:: large:: mget:: serving:: session:: strangers:: transactions:: watch:: || failed+=("MIDI_STREAM=$stream")
 done
+# And with the other driver of the port's sockets; the faults of socket_faults:: are those of calls that it does not make.
+echo "Testing with MIDI_IO=io_uring"
+MIDI_IO=io_uring count_tests cargo test --locked --workspace --no-fail-fast --test port -- \
+    faults:: floods:: session:: --skip socket_faults:: || failed+=("MIDI_IO=io_uring")
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
 tell_counts

@@ -5,9 +5,11 @@ mod hashes;
 mod memcached;
 mod monitoring;
 mod pubsub;
+mod rings;
 mod scripts;
 mod tls;
-pub use {eviction::*, hashes::*, memcached::*, monitoring::*, pubsub::*, scripts::*, tls::*};
+pub use {eviction::*, hashes::*, memcached::*, monitoring::*};
+pub use {pubsub::*, rings::*, scripts::*, tls::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -162,7 +162,12 @@ fn prepare_ports(
             );
         }
     }
-    open_ports(engine, &ports, count_panic)
+    let opened = open_ports(engine, &ports, count_panic)?;
+    if let Some(reason) = engine.context().outside.ports().and_then(|ports| ports.fallback()) {
+        let text = format!("midi.io io_uring cannot be had, midi uses epoll: {reason}");
+        log(ctx, Level::Warning, &text);
+    }
+    Ok(opened)
 }
 
 /// Warns of what the ports cannot do with this configuration.

@@ -16,7 +16,7 @@ use super::protocol::Protocol;
 use super::resp::{RespReply, UserState};
 use super::service::Service;
 use super::subscribers::Subscribers;
-use super::transport::{Driver, Key, Output};
+use super::transport::{Key, Output};
 use crate::command::{Reply, SubscriptionKind};
 use crate::engine::HeardMessage;
 use crate::limits::HEARD_PER_TURN;
@@ -43,9 +43,21 @@ impl Deliveries {
     }
 
     /// Gives some of them. Returns the connections that are to be closed.
-    pub fn give<D: Driver>(
+    #[inline]
+    pub fn give(
         &mut self,
-        service: &mut Service<D>,
+        service: &mut Service,
+        connections: &mut SlotMap<Key, Connection>,
+    ) -> Vec<Key> {
+        if self.is_empty() && self.behind.is_empty() {
+            return Vec::new();
+        }
+        self.give_some(service, connections)
+    }
+
+    fn give_some(
+        &mut self,
+        service: &mut Service,
         connections: &mut SlotMap<Key, Connection>,
     ) -> Vec<Key> {
         let mut closed = Vec::new();
@@ -78,9 +90,9 @@ impl Deliveries {
     }
 
     /// Gives a message to a connection. True if too much waits for it.
-    fn give_one<D: Driver>(
+    fn give_one(
         &mut self,
-        service: &mut Service<D>,
+        service: &mut Service,
         connection: &mut Connection,
         message: Arc<HeardMessage>,
     ) -> bool {
@@ -109,11 +121,7 @@ impl Deliveries {
     }
 
     /// Gives connections what has waited with them, if they are not amid a reply any more.
-    fn catch_up<D: Driver>(
-        &mut self,
-        service: &mut Service<D>,
-        connections: &mut SlotMap<Key, Connection>,
-    ) {
+    fn catch_up(&mut self, service: &mut Service, connections: &mut SlotMap<Key, Connection>) {
         self.behind.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else { return false };
             if is_amid_reply(connection) {
@@ -133,7 +141,7 @@ fn is_amid_reply(connection: &Connection) -> bool {
     connection.session.flow.is_waiting() || connection.session.owes_replies()
 }
 
-fn say<D: Driver>(service: &mut Service<D>, connection: &mut Connection, message: &HeardMessage) {
+fn say(service: &mut Service, connection: &mut Connection, message: &HeardMessage) {
     let outbox = &mut service.outbox;
     let said = outbox.said.end();
     write_message(message, connection.session.resp3, &mut outbox.said);

@@ -9,7 +9,7 @@ use super::protocol::{NextInput, Protocol, Serving};
 use super::resp::Session;
 use super::service::{Input, Member, Service};
 use super::shared::count;
-use super::transport::{Driver, Ended, room_for};
+use super::transport::{Driver, Ended, Io, room_for};
 use super::turn::TurnOutcome;
 use crate::limits::{
     EXPECTED_BYTES_MIN, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
@@ -26,9 +26,9 @@ pub enum TakenUp {
     No(TurnOutcome),
 }
 
-impl<D: Driver> Service<D> {
+impl Service {
     /// Takes a connection up for its turn: sends what it has said before, and receives once.
-    pub fn take_up(&mut self, connection: &mut Connection) -> TakenUp {
+    pub fn take_up<D: Driver>(&mut self, io: &mut Io<D>, connection: &mut Connection) -> TakenUp {
         if connection.session.flow.client.killed.load(Ordering::Relaxed) {
             return TakenUp::No(TurnOutcome::Ends);
         }
@@ -36,12 +36,12 @@ impl<D: Driver> Service<D> {
         self.held.hold(&self.worker, connection);
         // Send first: a connection that has not read its replies goes on only after they are sent.
         if !connection.channel.is_flushed() {
-            if self.send(connection) == TurnOutcome::Ends {
+            if self.send(io, connection) == TurnOutcome::Ends {
                 return TakenUp::No(TurnOutcome::Ends);
             }
             connection.show_condition();
         }
-        match self.input_of(connection) {
+        match self.input_of(io, connection) {
             Ok(input) => self.add_member(connection, input),
             Err(outcome) => {
                 connection.show_condition();
@@ -67,33 +67,41 @@ impl<D: Driver> Service<D> {
     }
 
     /// Where the input is that a connection may run; what follows for it if there is none.
-    fn input_of(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
+    fn input_of<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        connection: &mut Connection,
+    ) -> Result<Input, TurnOutcome> {
         if connection.session.flow.state != State::Open || connection.channel.outgoing.is_held() {
             let is_finished = connection.is_finished();
             return Err(if is_finished { TurnOutcome::Ends } else { TurnOutcome::Stays });
         }
         // A connection that does not read its replies gets no more of its commands run.
         if connection.channel.outgoing.unsent() > OUTPUT_PAUSE {
-            return Err(self.take_in(connection));
+            return Err(self.take_in(io, connection));
         }
         if connection.channel.is_in_handshake() {
-            return Err(self.shake_hands(connection));
+            return Err(self.shake_hands(io, connection));
         }
         if connection.has_more() {
             return Ok(Input::Unread);
         }
         if connection.channel.readable {
-            return self.receive(connection);
+            return self.receive(io, connection);
         }
         Err(if connection.channel.ended { connection.end_input() } else { TurnOutcome::Stays })
     }
 
     /// Goes on with a TLS handshake. The client may be known by its certificate after it.
-    fn shake_hands(&mut self, connection: &mut Connection) -> TurnOutcome {
+    fn shake_hands<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        connection: &mut Connection,
+    ) -> TurnOutcome {
         if !connection.channel.readable {
             return TurnOutcome::Stays;
         }
-        let received = connection.channel.receive_more(&mut self.io);
+        let received = connection.channel.receive_more(io);
         if !self.note_received(connection, received) || self.is_over_query_limit(connection) {
             return TurnOutcome::Ends;
         }
@@ -103,19 +111,19 @@ impl<D: Driver> Service<D> {
         }
         connection.is_heavy = channel.is_in_handshake();
         if !connection.is_heavy {
-            return self.admit(connection);
+            return self.admit(io, connection);
         }
         connection.outcome()
     }
 
     /// A client has shaken hands: refuses it, or finds out who it is.
-    fn admit(&mut self, connection: &mut Connection) -> TurnOutcome {
+    fn admit<D: Driver>(&mut self, io: &mut Io<D>, connection: &mut Connection) -> TurnOutcome {
         let Connection { channel, session, .. } = connection;
         if is_kept_out(&self.worker.shared, session.flow.client.remote) {
             count(&self.worker.counts().refused, 1);
             session.flow.state = State::Closing;
             channel.outgoing.say_only(Session::protected(session.speaks()).to_vec());
-            return self.send(connection);
+            return self.send(io, connection);
         }
         let server = self.worker.shared.tls.lock();
         let names = server.as_ref().and_then(|server| channel.new_names(server.name()));
@@ -133,22 +141,26 @@ impl<D: Driver> Service<D> {
         connection.outcome()
     }
 
-    fn receive(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
+    fn receive<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        connection: &mut Connection,
+    ) -> Result<Input, TurnOutcome> {
         let most = match connection.session.next_input() {
             NextInput::Common(most) => most,
-            NextInput::Large(_) => self.receive_large(connection)?,
+            NextInput::Large(_) => self.receive_large(io, connection)?,
         };
         let most = most.saturating_sub(connection.channel.unread.len()).max(EXPECTED_BYTES_MIN);
         // The beginning of a long command is not moved again for every piece of it.
         if connection.channel.unread.len() > LEFTOVER_BYTES {
-            return self.receive_more(connection);
+            return self.receive_more(io, connection);
         }
         // After what other members have there.
         let start = self.input.len();
         self.input.extend_from_slice(connection.channel.unread.bytes());
         self.input.reserve(READ_BYTES);
         let before = self.input.len();
-        let received = connection.channel.receive(&mut self.io, &mut self.input, most);
+        let received = connection.channel.receive(io, &mut self.input, most);
         let goes_on = self.note_received(connection, received);
         if self.input.len() == before {
             self.input.truncate(start);
@@ -160,13 +172,17 @@ impl<D: Driver> Service<D> {
 
     /// Receives the next piece of a large argument into its own buffer. Returns how much to receive
     /// behind it in the same turn, which with TLS is all: the piece comes in records with the rest.
-    fn receive_large(&mut self, connection: &mut Connection) -> Result<usize, TurnOutcome> {
+    fn receive_large<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        connection: &mut Connection,
+    ) -> Result<usize, TurnOutcome> {
         let Connection { channel, session, .. } = connection;
         let mut is_whole = true;
         if channel.tls().is_none()
             && let NextInput::Large(large) = session.next_input()
         {
-            let received = channel.receive_large(&mut self.io, large);
+            let received = channel.receive_large(io, large);
             is_whole = large.missing() == 0;
             if !self.note_received(connection, received) {
                 return Err(connection.end_input());
@@ -186,7 +202,11 @@ impl<D: Driver> Service<D> {
     }
 
     /// Receives the next piece of a long command into `unread`.
-    fn receive_more(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
+    fn receive_more<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        connection: &mut Connection,
+    ) -> Result<Input, TurnOutcome> {
         let (present, missing) = (connection.channel.unread.len(), connection.session.flow.missing);
         let buffer = connection.channel.unread.buffer();
         // A buffer that is moved before it is full would be copied with the room behind its bytes,
@@ -194,7 +214,7 @@ impl<D: Driver> Service<D> {
         if buffer.capacity() - buffer.len() < missing.clamp(1, INPUT_BYTES) {
             buffer.reserve_exact(room_for(missing, present).max(INPUT_BYTES));
         }
-        let received = connection.channel.receive_more(&mut self.io);
+        let received = connection.channel.receive_more(io);
         let goes_on = self.note_received(connection, received);
         if !goes_on || self.is_over_query_limit(connection) {
             return Err(connection.end_input());
@@ -208,13 +228,13 @@ impl<D: Driver> Service<D> {
 
     /// Receives for a connection that runs nothing. Many clients send a whole pipeline before they
     /// read anything: if nothing were received from such a client, it would never begin to read.
-    fn take_in(&mut self, connection: &mut Connection) -> TurnOutcome {
+    fn take_in<D: Driver>(&mut self, io: &mut Io<D>, connection: &mut Connection) -> TurnOutcome {
         if !connection.channel.readable {
             return TurnOutcome::Stays;
         }
         let buffer = connection.channel.unread.buffer();
         buffer.reserve(INPUT_BYTES);
-        let received = connection.channel.receive_more(&mut self.io);
+        let received = connection.channel.receive_more(io);
         if !connection.channel.unread.is_empty() {
             connection.session.flow.missing = 0;
         }

@@ -40,14 +40,16 @@ mod worker;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
 pub use transport::{Announced, Output, TlsStream};
-use transport::{Driver, Epoll, tls_server};
+use transport::{Driver, Epoll, Listener, Uring, tls_server};
 
 use crate::engine::{Engine, Port, PortConfig};
+use crate::sync::Waker;
 
 /// Opens the ports: one for each of the engine's workers; none if the settings ask for none.
 ///
@@ -68,17 +70,59 @@ pub fn open(
     let tls = tls.map_err(|why| format!("midi.tls-port: {why}"))?;
     let shared = Arc::new(Shared::new(Arc::clone(engine), config.listeners.clone(), on_panic));
     *shared.tls.lock() = tls;
-    let descriptors =
-        listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
-    let report =
-        Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
+    let sockets = listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd());
+    let mut descriptors: Vec<i32> = sockets.collect();
+    let uring = config.uses_io_uring.then(|| rings(engine));
+    let (backend, fallback, ports) = match uring {
+        Some(Ok(drivers)) => {
+            descriptors.extend(drivers.iter().map(Uring::descriptor));
+            (Uring::NAME, None, ports(&shared, drivers, listeners)?)
+        }
+        other => {
+            let drivers = wakers(engine).map(|waker| Epoll::new(waker, first_descriptor));
+            let drivers = drivers.collect::<Result<Vec<_>, _>>();
+            let drivers = drivers.map_err(|error| format!("midi.port: {error}"))?;
+            (Epoll::NAME, other.and_then(Result::err), ports(&shared, drivers, listeners)?)
+        }
+    };
+    let report = Open { shared: Arc::downgrade(&shared), backend, fallback, descriptors };
     engine.context().outside.set_ports(Box::new(report));
-    let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
-    for (worker, listeners) in listeners.into_iter().enumerate() {
-        let driver = Epoll::new(engine.context().workers.waker(worker), first_descriptor);
-        let driver = driver.map_err(|error| format!("midi.port: {error}"))?;
-        let port = WorkerPort::new(Arc::clone(&shared), worker, driver, listeners);
-        ports.push(Box::new(port.map_err(|error| format!("midi.port: {error}"))?));
-    }
     Ok(ports)
+}
+
+fn wakers(engine: &Engine) -> impl Iterator<Item = &Waker> {
+    (0..engine.config().workers).map(|worker| engine.context().workers.waker(worker))
+}
+
+/// A ring for each worker.
+///
+/// # Errors
+/// Why there can be none.
+fn rings(engine: &Engine) -> Result<Vec<Uring>, String> {
+    let make = || {
+        Uring::try_out()?;
+        wakers(engine).map(Uring::new).collect()
+    };
+    // After the end of a ring the kernel interrupts the threads that have made or used it. The
+    // host's main thread must not be one of them.
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, make);
+        let thread = thread.map_err(|error| error.to_string())?;
+        thread.join().unwrap_or_else(|_| Err("the attempt has panicked".into()))
+    })
+}
+
+/// The ports of all workers, each with its driver and its listeners.
+fn ports<D: Driver + Send + 'static>(
+    shared: &Arc<Shared>,
+    drivers: Vec<D>,
+    listeners: Vec<Vec<Listener>>,
+) -> Result<Vec<Box<dyn Port + Send>>, String> {
+    let parts = drivers.into_iter().zip(listeners).enumerate();
+    let ports = parts.map(|(worker, (driver, listeners))| {
+        let port = WorkerPort::new(Arc::clone(shared), worker, driver, listeners);
+        let port = port.map_err(|error| format!("midi.port: {error}"))?;
+        Ok(Box::new(port) as Box<dyn Port + Send>)
+    });
+    ports.collect()
 }

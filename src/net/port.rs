@@ -21,7 +21,7 @@ use super::protocol::Protocol;
 use super::resp::{Session, leave, leave_all};
 use super::service::{Member, Service};
 use super::shared::{PortMessage, Shared, count};
-use super::transport::{Accepted, Channel, Driver, Happened, Key, Listener, Listeners, Output};
+use super::transport::{Accepted, Channel, Driver, Happened, Io, Key, Listener, Listeners, Output};
 use super::turn::TurnOutcome;
 use crate::command::Reply;
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
@@ -35,7 +35,9 @@ const LISTENERS: u64 = 1 << 32;
 
 /// A worker's port.
 pub struct WorkerPort<D: Driver> {
-    service: Service<D>,
+    service: Service,
+    /// Moves bytes between sockets and buffers.
+    io: Io<D>,
     listeners: Listeners,
     connections: SlotMap<Key, Connection>,
     /// Connections that can go on without a new event.
@@ -67,7 +69,8 @@ impl<D: Driver> WorkerPort<D> {
     ) -> io::Result<Self> {
         Ok(WorkerPort {
             listeners: Listeners::new(listeners, &mut driver)?,
-            service: Service::new(shared, worker, driver),
+            service: Service::new(shared, worker),
+            io: Io::new(driver),
             connections: SlotMap::with_key(),
             ready: VecDeque::new(),
             heavy: VecDeque::new(),
@@ -124,7 +127,7 @@ impl<D: Driver> WorkerPort<D> {
     fn take_up(&mut self, key: Key, may_wait: bool) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let first = self.service.members.len();
-        match self.service.take_up(connection) {
+        match self.service.take_up(&mut self.io, connection) {
             TakenUp::No(outcome) => self.settle(key, outcome),
             TakenUp::WithOthers if !may_wait => self.run_members(first),
             TakenUp::WithOthers if !self.service.has_enough() => {}
@@ -157,19 +160,20 @@ impl<D: Driver> WorkerPort<D> {
     /// connection.
     fn after_panic(&mut self) {
         (self.shared().on_panic)();
-        for key in take(&mut self.service.outbox.keys) {
-            self.close(key);
-        }
+        take(&mut self.service.outbox.keys).into_iter().for_each(|key| self.close(key));
         self.service.after_panic();
     }
 
     /// Sends the replies of this turn.
     fn send_all(&mut self) {
         self.service.count_errors();
-        for number in 0..self.service.outbox.keys.len() {
+        let outbox = &self.service.outbox;
+        let speaking = outbox.keys.iter().filter_map(|key| self.connections.get(*key));
+        self.io.driver.send_ahead(speaking.filter_map(|it| it.channel.sends_next(outbox)));
+        for number in 0..outbox.keys.len() {
             let key = self.service.outbox.keys[number];
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            if self.service.send_said(number, connection) == TurnOutcome::Ends {
+            if self.service.send_said(&mut self.io, number, connection) == TurnOutcome::Ends {
                 self.close(key);
             }
         }
@@ -180,8 +184,8 @@ impl<D: Driver> WorkerPort<D> {
     fn accept(&mut self, listener: usize) {
         let number = self.service.worker.number;
         for _ in 0..ACCEPTED_PER_TURN {
-            let driver = &mut self.service.io.driver;
-            let Some(accepted) = self.listeners.accept(listener, driver) else { return };
+            let io = &mut self.io;
+            let Some(accepted) = self.listeners.accept(listener, &mut io.driver) else { return };
             let worker = self.shared().emptiest(number);
             let Some(accepted) = let_in(self.shared(), number, accepted) else { continue };
             self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
@@ -197,8 +201,7 @@ impl<D: Driver> WorkerPort<D> {
     fn welcome(&mut self, accepted: Accepted) {
         let worker = &self.service.worker;
         let Some(wire) = wire(&worker.shared, &accepted) else {
-            worker.shared.leave_place();
-            worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
+            worker.leave_place();
             return;
         };
         count(&worker.counts().accepted, 1);
@@ -209,12 +212,11 @@ impl<D: Driver> WorkerPort<D> {
             Connection::new(key, Channel::new(accepted.socket, wire), session)
         });
         let connection = &self.connections[key];
-        if self.service.io.driver.add(key.packed(), &connection.channel.socket).is_ok() {
+        if self.io.driver.add(key.packed(), &connection.channel.socket).is_ok() {
             return worker.shared.list(&connection.session.flow.client);
         }
         self.connections.remove(key);
-        worker.shared.leave_place();
-        worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
+        worker.leave_place();
     }
 
     /// Keeps, queues or closes a connection after its turn.
@@ -239,14 +241,13 @@ impl<D: Driver> WorkerPort<D> {
 
     fn close(&mut self, key: Key) {
         let Some(mut connection) = self.connections.remove(key) else { return };
-        let Service { worker, io, .. } = &mut self.service;
+        let worker = &self.service.worker;
         no_longer_held(worker, &mut connection);
         leave_all(worker, &mut connection.session);
-        connection.channel.end(io);
-        io.driver.remove(&connection.channel.socket);
+        connection.channel.end(&mut self.io);
+        self.io.driver.remove(&connection.channel.socket);
         worker.shared.unlist(connection.session.flow.client.id);
-        worker.shared.leave_place();
-        worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
+        worker.leave_place();
     }
 
     /// Writes the reply that a connection waited for, and lets it go on. `seen` is the position of
@@ -350,7 +351,7 @@ impl<D: Driver> WorkerPort<D> {
             return;
         }
         self.next_tick = now + PORT_TICK;
-        self.listeners.wake(&mut self.service.io.driver);
+        self.listeners.wake(&mut self.io.driver);
         flush_due(&self.service.worker);
         let (mut buffered, mut held_bytes) = (0, 0);
         let (mut late, mut gone): (Vec<Key>, Vec<Key>) = Default::default();
@@ -377,7 +378,7 @@ impl<D: Driver> WorkerPort<D> {
         let Service { held, worker, .. } = &mut self.service;
         for key in held.release(worker, &mut self.connections) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            let outcome = self.service.send_released(connection);
+            let outcome = self.service.send_released(&mut self.io, connection);
             if outcome != TurnOutcome::Stays {
                 self.settle(key, outcome);
             }
@@ -457,7 +458,7 @@ impl<D: Driver> Port for WorkerPort<D> {
 
     fn turn(&mut self, wait: Duration) -> PortTurn {
         let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
-        self.service.io.driver.wait(wait, &mut self.happened);
+        self.io.driver.wait(wait, &mut self.happened);
         self.service.turn.now = Instant::now();
         self.release();
         let events = self.happened.len();

@@ -14,8 +14,10 @@ pub struct Open {
     pub shared: Weak<Shared>,
     /// The name of the driver.
     pub backend: &'static str,
-    /// The descriptors of the listening sockets.
-    pub listeners: Vec<i32>,
+    /// Why it is not the one that was asked for.
+    pub fallback: Option<String>,
+    /// The descriptors that a forked child must close.
+    pub descriptors: Vec<i32>,
 }
 
 /// Ports that are not open; the reason, if the settings ask for any.
@@ -55,6 +57,9 @@ impl Ports for Open {
         let Some(shared) = self.shared.upgrade() else { return Closed(None).tell(field) };
         field("port_state", "open");
         field("net_backend", self.backend);
+        if let Some(reason) = &self.fallback {
+            field("net_backend_reason", reason);
+        }
         let workers = || (0..shared.engine.config().workers).map(|worker| shared.counts(worker));
         for (name, counted) in COUNTED {
             let sum: u64 = workers().map(counted).sum();
@@ -79,8 +84,12 @@ impl Ports for Open {
         }
     }
 
-    fn listeners(&self) -> &[i32] {
-        &self.listeners
+    fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    fn descriptors(&self) -> &[i32] {
+        &self.descriptors
     }
 
     fn set_tls(&self, settings: &TlsSettings) -> Result<(), String> {
@@ -111,7 +120,11 @@ impl Ports for Closed {
 
     fn sample(&self) {}
 
-    fn listeners(&self) -> &[i32] {
+    fn fallback(&self) -> Option<&str> {
+        None
+    }
+
+    fn descriptors(&self) -> &[i32] {
         &[]
     }
 

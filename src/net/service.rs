@@ -28,12 +28,10 @@ use super::turn::{ThisTurn, TurnOutcome};
 use super::worker::PortWorker;
 use crate::limits::{GROUP_BYTES, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
 
-/// What a worker serves its connections with.
-pub struct Service<D: Driver> {
+/// What a worker serves its connections with, whatever moves their bytes.
+pub struct Service {
     /// The worker.
     pub worker: PortWorker,
-    /// Moves bytes between sockets and buffers.
-    pub io: Io<D>,
     /// This turn.
     pub turn: ThisTurn,
     /// What the connections of this turn have said.
@@ -70,12 +68,11 @@ pub enum Input {
     Unread,
 }
 
-impl<D: Driver> Service<D> {
+impl Service {
     /// For one worker.
-    pub fn new(shared: Arc<Shared>, number: usize, driver: D) -> Self {
+    pub fn new(shared: Arc<Shared>, number: usize) -> Self {
         Service {
             worker: PortWorker { shared, number, subscribers: RefCell::default() },
-            io: Io::new(driver),
             turn: ThisTurn::default(),
             outbox: Outbox::default(),
             held: HeldConnections::default(),
@@ -193,8 +190,8 @@ impl<D: Driver> Service<D> {
     /// Sends what a connection has to say, or keeps it for one that is held. `Ends` if the
     /// connection is broken, or was closing and has been sent everything, or does not read its
     /// replies.
-    pub fn send(&mut self, connection: &mut Connection) -> TurnOutcome {
-        match connection.channel.send(&mut self.io, &self.outbox) {
+    pub fn send<D: Driver>(&mut self, io: &mut Io<D>, connection: &mut Connection) -> TurnOutcome {
+        match connection.channel.send(io, &self.outbox) {
             Sent::Broken => return TurnOutcome::Ends,
             Sent::Bytes(bytes) => {
                 count(&self.worker.counts().sent, bytes as u64);
@@ -226,6 +223,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// Whether more replies wait for a connection than may. Counts it if so.
+    #[inline]
     fn is_over_output_limit(&self, connection: &mut Connection) -> bool {
         if connection.channel.is_flushed() {
             return false;
@@ -249,11 +247,16 @@ impl<D: Driver> Service<D> {
     }
 
     /// Sends what the connection with this number in the outbox has said.
-    pub fn send_said(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
+    pub fn send_said<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        number: usize,
+        connection: &mut Connection,
+    ) -> TurnOutcome {
         if number + 1 == self.outbox.keys.len() {
             connection.channel.outgoing.take_over(&mut self.outbox);
         }
-        let outcome = self.send(connection);
+        let outcome = self.send(io, connection);
         if !connection.channel.is_flushed() {
             connection.show_condition();
         }
@@ -261,10 +264,14 @@ impl<D: Driver> Service<D> {
     }
 
     /// Sends the replies of a connection that was held.
-    pub fn send_released(&mut self, connection: &mut Connection) -> TurnOutcome {
+    pub fn send_released<D: Driver>(
+        &mut self,
+        io: &mut Io<D>,
+        connection: &mut Connection,
+    ) -> TurnOutcome {
         // It has waited for us, so it has not been idle.
         connection.session.flow.client.last_seen.store(self.turn.recently, Ordering::Relaxed);
-        let sent = self.send(connection);
+        let sent = self.send(io, connection);
         connection.show_condition();
         match sent {
             TurnOutcome::Stays if connection.session.flow.state == State::Open => {

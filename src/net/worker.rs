@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::shared::{PortCounts, Shared, count};
 use super::subscribers::Subscribers;
@@ -34,6 +35,12 @@ impl PortWorker {
     #[inline]
     pub fn counts(&self) -> &PortCounts {
         self.shared.counts(self.number)
+    }
+
+    /// Gives back the place of a connection of its own.
+    pub fn leave_place(&self) {
+        self.shared.leave_place();
+        self.counts().connected.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a connection that is closed for a limit.

@@ -3,8 +3,8 @@
 //!
 //! Environment: `MIDI_REDIS_SERVER` (server binary), `MIDI_MODULE` (libmidi.so),
 //! `MIDI_SERVER_PRELOAD` (LD_PRELOAD of the server, for sanitizers), `MIDI_SKIPS` (the file that
-//! names tests that cannot run),
-//! `MIDI_STREAM` (how midi's port is connected to: tcp, unix or tls).
+//! names tests that cannot run), `MIDI_STREAM` (how midi's port is connected to: tcp, unix or tls),
+//! `MIDI_IO` (how it moves bytes: epoll or io_uring).
 
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
@@ -16,6 +16,7 @@ pub mod described;
 pub mod disk;
 mod door;
 mod fields;
+mod forbidden;
 mod free_port;
 pub mod grammar;
 pub mod hold;
@@ -42,7 +43,7 @@ pub use client::{Client, Value, encoded, shown, text};
 pub use door::Door;
 pub use free_port::free_port;
 pub use random::Random;
-pub use server::{Builder, Server, module, own_library, redis_server};
+pub use server::{Builder, Server, driver_of_this_run, module, own_library, redis_server};
 pub use skip::skip;
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 pub use wire::{Way, Wire};

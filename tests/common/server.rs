@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Value};
+use super::forbidden::forbid;
 use super::wire::{Way, Wire};
 use super::{HANG, certificates, free_port, sandbox, wait_until};
 
@@ -63,6 +64,8 @@ pub struct Builder {
     way: Way,
     /// Variables in addition to the environment.
     environment: Environment,
+    /// System calls that it may not make.
+    forbidden: Vec<libc::c_long>,
 }
 
 type Environment = Vec<(&'static str, OsString)>;
@@ -86,6 +89,7 @@ impl Builder {
                 .map(|libraries| (PRELOAD, libraries))
                 .into_iter()
                 .collect(),
+            forbidden: Vec::new(),
         }
     }
 
@@ -144,6 +148,12 @@ impl Builder {
         self.env(IN_UNIT, "yes")
     }
 
+    /// Has the system refuse these calls to it, until a restart.
+    pub fn forbid(mut self, calls: &[libc::c_long]) -> Self {
+        self.forbidden.extend(calls);
+        self
+    }
+
     /// Adds a line of redis.conf.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.config.push(line.into());
@@ -178,7 +188,7 @@ impl Builder {
         fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port, tls_port))
             .expect("write redis.conf");
         let environment = self.environment.clone();
-        let child = spawn(&self.binary, &dir, &environment);
+        let child = spawn(&self.binary, &dir, &environment, &self.forbidden);
         let way = self.way;
         let mut server =
             Server { child, dir, port, midi_port, tls_port, way, environment, checked: true };
@@ -208,7 +218,10 @@ impl Builder {
                 let files = certificates::install(dir);
                 text += &format!(" tls-port {tls_port} {files} tls-auth-clients no");
             }
-            // Behind those of TLS: the last one counts.
+            if self.with_port {
+                text += &format!(" io {}", driver_of_this_run());
+            }
+            // Behind those: the last one counts.
             text += arguments;
             if let Some(midi_port) = midi_port {
                 text += &format!(" port {midi_port} unixsocket {}", dir.join(SOCKET).display());
@@ -226,7 +239,12 @@ impl Default for Builder {
 }
 
 /// Starts a server with the configuration in its directory.
-fn spawn(binary: &Path, dir: &Path, environment: &Environment) -> Child {
+fn spawn(
+    binary: &Path,
+    dir: &Path,
+    environment: &Environment,
+    forbidden: &[libc::c_long],
+) -> Child {
     let log = fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
     let mut command = Command::new(binary);
     command.arg(dir.join("redis.conf")).stdin(Stdio::null());
@@ -235,9 +253,18 @@ fn spawn(binary: &Path, dir: &Path, environment: &Environment) -> Child {
     if environment.iter().any(|(name, _)| *name == IN_UNIT) {
         sandbox::enter(&mut command);
     }
+    if !forbidden.is_empty() {
+        forbid(&mut command, forbidden);
+    }
     command.spawn().unwrap_or_else(|error| {
         panic!("cannot run {}: {error}; set MIDI_REDIS_SERVER", binary.display())
     })
+}
+
+/// The value of `midi.io` in this run: `MIDI_IO`.
+pub fn driver_of_this_run() -> String {
+    let driver = std::env::var("MIDI_IO").unwrap_or_default();
+    if driver.is_empty() { "epoll".into() } else { driver }
 }
 
 /// midi's socket in a server's directory.
@@ -381,7 +408,7 @@ impl Server {
         if self.exit_status().is_none() {
             self.stop();
         }
-        self.child = spawn(binary.as_ref(), &self.dir, &self.environment);
+        self.child = spawn(binary.as_ref(), &self.dir, &self.environment, &[]);
     }
 
     /// Replaces text in its configuration file, for the next start.

@@ -140,7 +140,9 @@ impl Opened {
         engine.context().outside.set_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
         read_users(&engine);
-        let wanted = PortConfig { backlog: 511, ..ports };
+        // MIDI_IO, as for tests with a server.
+        let uses_io_uring = std::env::var("MIDI_IO").is_ok_and(|driver| driver == "io_uring");
+        let wanted = PortConfig { backlog: 511, uses_io_uring, ..ports };
         let ports = net::open(&engine, &wanted, abort_on_panic).expect("ports");
         let workers = Workers::start(&engine, abort_on_panic, ports).expect("threads");
         Opened { engine, waker, port: 0, workers }

@@ -14,6 +14,7 @@ mod floods;
 mod gates;
 mod hardened;
 mod held_replies;
+mod io;
 mod large;
 mod long_reads;
 mod memcached;

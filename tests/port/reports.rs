@@ -3,7 +3,7 @@
 
 use super::session::ported;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Value, wait_until};
+use crate::common::{Client, Mode, Value, driver_of_this_run, wait_until};
 
 #[test]
 fn the_server_is_described_as_at_the_hosts_port() {
@@ -219,7 +219,7 @@ fn net_is_counted() {
     client.run("AUTH nobody x");
     let fields = host.info("midi_net");
     assert_eq!(fields["midi_port_state"], "open");
-    assert_eq!(fields["midi_net_backend"], "epoll");
+    assert_eq!(fields["midi_net_backend"], driver_of_this_run());
     assert_eq!(fields["midi_net_connections"], "1");
     assert_eq!(fields["midi_net_commands"], "13");
     assert_eq!(fields["midi_net_failed_logins"], "1");

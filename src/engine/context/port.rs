@@ -43,9 +43,12 @@ pub trait Ports: Send + Sync {
     /// time.
     fn sample(&self);
 
-    /// The descriptors that they listen on. A forked child must close them: it may live longer than
-    /// this process, and would keep the address in use.
-    fn listeners(&self) -> &[i32];
+    /// Why they move bytes with epoll although io_uring was asked for; `None` if all is as wanted.
+    fn fallback(&self) -> Option<&str>;
+
+    /// The descriptors that a forked child must close, because it may live longer than this
+    /// process: what they listen on, whose address it would keep in use, and their rings.
+    fn descriptors(&self) -> &[i32];
 
     /// Begins new TLS connections with these settings, and reads the files that they name.
     ///
@@ -66,6 +69,8 @@ pub struct PortConfig {
     pub backlog: i32,
     /// How TLS is spoken, where listeners need it.
     pub tls: Option<TlsSettings>,
+    /// `midi.io io_uring`: bytes are moved with io_uring, if the system offers it.
+    pub uses_io_uring: bool,
     /// Why no port may be opened, if there is a reason.
     pub obstacle: Option<&'static str>,
 }

@@ -16,7 +16,7 @@ use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings, Speaks}
 use crate::limits;
 use table::{
     LIKE_THE_HOST, MAXMEMORY_POLICY, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, file_mode, named,
-    numbered, written,
+    numbered, wants_io_uring, written,
 };
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
@@ -183,6 +183,7 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
         tls: speak_tls().then(|| tls::settings(ctx)),
+        uses_io_uring: wants_io_uring(),
         obstacle,
     }
 }

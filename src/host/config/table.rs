@@ -174,13 +174,34 @@ static OF_THE_ENGINE: [Switch; 2] = [
     switch("dispatch", ["adaptive", "pool"], false, 0, Some(|live| &live.pool)),
     switch("active-defrag", NO_YES, true, 0, Some(|live| &live.packs)),
 ];
-static REPLY_AFTER: Switch = Switch {
-    notice: |engine| engine.ledger.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
-    ..switch("reply-after", ["logged", "run"], false, 0, Some(|live| &live.port.reply_after_run))
-};
+static OF_THE_PORTS: [Switch; 2] = [
+    Switch {
+        notice: |engine| engine.ledger.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
+        ..switch(
+            "reply-after",
+            ["logged", "run"],
+            false,
+            0,
+            Some(|live| &live.port.reply_after_run),
+        )
+    },
+    switch("io", ["epoll", "io_uring"], false, FIXED, None),
+];
+
+/// `midi.io`: whether the ports' bytes are to be moved with io_uring.
+pub fn wants_io_uring() -> bool {
+    OF_THE_PORTS[1].value.load(Ordering::Relaxed)
+}
+
 /// All switches.
-pub static SWITCHES: [&Switch; 5] =
-    [&SAFEMODE, &PROTECTED, &OF_THE_ENGINE[0], &OF_THE_ENGINE[1], &REPLY_AFTER];
+pub static SWITCHES: [&Switch; 6] = [
+    &SAFEMODE,
+    &PROTECTED,
+    &OF_THE_ENGINE[0],
+    &OF_THE_ENGINE[1],
+    &OF_THE_PORTS[0],
+    &OF_THE_PORTS[1],
+];
 
 /// For the log, where `midi.reply-after run` meets `appendfsync always`.
 pub const REPLY_AFTER_IGNORED: &str =

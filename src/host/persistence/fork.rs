@@ -128,14 +128,14 @@ extern "C" fn in_child() {
     if let Some(instance) = if_in_use() {
         instance.engine.ledger.admission.close_in_child();
     }
-    close_listeners();
+    close_ports();
 }
 
 /// Closes the ports, so that the child does not keep their addresses when the server goes first.
-fn close_listeners() {
+fn close_ports() {
     let ports = if_in_use().and_then(|instance| instance.engine.context().outside.ports());
-    for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
+    for &descriptor in ports.map_or(&[][..], |ports| ports.descriptors()) {
         // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
-        unsafe { libc::close(listener) };
+        unsafe { libc::close(descriptor) };
     }
 }

@@ -281,6 +281,13 @@ impl<'i> CommandBatch<'i> {
     /// Logs those of these commands that were slow; they are this client's.
     #[inline]
     pub fn log_slow(&self, engine: &Engine, commands: Range<usize>, client: &Client) {
+        if !self.slow.is_empty() {
+            self.log_all_slow(engine, commands, client);
+        }
+    }
+
+    #[cold]
+    fn log_all_slow(&self, engine: &Engine, commands: Range<usize>, client: &Client) {
         for &(number, took) in &self.slow {
             if commands.contains(&number) {
                 let planned = &self.commands[number];

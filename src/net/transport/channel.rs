@@ -72,7 +72,9 @@ impl Channel {
         large: &mut LargeInput,
     ) -> Result<usize, Ended> {
         let most = large.missing().min(LARGE_PIECE_BYTES);
-        self.receive(io, large.room(), most)
+        let room = large.room();
+        let most = most.min(room.capacity() - room.len());
+        self.receive(io, room, most)
     }
 
     /// [`Channel::receive`] into [`Channel::unread`].
@@ -107,6 +109,15 @@ impl Channel {
             return Sent::Broken;
         }
         self.outgoing.send(outbox, |pieces| wire.send(io, socket, pieces))
+    }
+
+    /// What its next [`Channel::send`] sends, if that is known now: for [`Driver::send_ahead`].
+    pub fn sends_next<'a>(&'a self, outbox: &'a Outbox) -> Option<(&'a OwnedFd, &'a [u8])> {
+        let bytes = match self.wire {
+            Wire::Plain => self.outgoing.sends_next(outbox)?,
+            Wire::Tls(_) => return None,
+        };
+        Some((&self.socket, bytes))
     }
 
     /// Its TLS session, if it has one.

@@ -18,7 +18,7 @@ mod tls;
 mod wire;
 
 pub use channel::{Channel, Ended};
-pub use driver::{Driver, Epoll, Happened, Sent};
+pub use driver::{Driver, Epoll, Happened, Sent, Uring};
 pub use large::{Announced, LargeInput, room_for};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
 pub use outgoing::{LogWait, Outbox};

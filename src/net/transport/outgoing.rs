@@ -195,6 +195,12 @@ impl Outgoing {
         }
     }
 
+    /// What is sent next, if it is all said in this turn, in one piece.
+    pub fn sends_next<'a>(&self, outbox: &'a Outbox) -> Option<&'a [u8]> {
+        let is_simple = !self.is_held() && self.unsent() == 0 && !outbox.said.has_large();
+        (is_simple && !self.said.is_empty()).then(|| &outbox.said.own[self.said.clone()])
+    }
+
     /// Sends with `send`, which gets pieces that follow each other, as much as may be sent, and
     /// keeps the rest. Returns how much was sent.
     #[inline]

@@ -9,6 +9,8 @@ use crate::server::{Catalogue, Spec};
 pub const NAME: &str = "port";
 /// The series of midi's port.
 pub const MIDI: &str = "midi port";
+/// The same with `midi.io io_uring`.
+pub const URING: &str = "midi port, io_uring";
 /// The series of the host door.
 const HOST_DOOR: &str = "midi host door";
 
@@ -21,12 +23,14 @@ pub const THEIRS: &str = "redis by redis-benchmark";
 
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let (echo, port, host) = (echo(), catalogue.midi_port(MIDI, 1), catalogue.midi(HOST_DOOR));
+    let uring = catalogue.midi_port(URING, 1).with("io io_uring");
     let peers = catalogue.peers();
     let mut legs: Vec<Leg> = PIPELINES.map(|pipeline| echo_leg(pipeline, plan.keys)).into();
     for mix in Mix::ALL {
         for pipeline in PIPELINES {
             let leg = |server: &Spec, prefix: &str| leg(server, mix, prefix, pipeline, plan.keys);
             legs.push(leg(&port, ""));
+            legs.push(leg(&uring, ""));
             legs.push(leg(&host, "MIDI."));
             legs.extend(peers.iter().map(|peer| leg(peer, "")));
         }
@@ -34,21 +38,26 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     if catalogue.has_redis_benchmark {
         legs.extend(checks(plan));
     }
-    let mut data: Vec<Fill> = vec![native_data(&port, plan.keys), midi_data(&host, plan.keys)];
+    let mut data: Vec<Fill> = vec![
+        native_data(&port, plan.keys),
+        native_data(&uring, plan.keys),
+        midi_data(&host, plan.keys),
+    ];
     data.extend(peers.iter().map(|peer| native_data(peer, plan.keys)));
-    let mut servers = vec![echo, port, host];
+    let mut servers = vec![echo, port, uring, host];
     servers.extend(peers);
     Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: what a command costs",
         question: "How much CPU time does a command on midi's own port cost, beside its peers?",
-        about: "GET, SET and as many of each, 64-byte values, uniform keys, 50 connections, one \
-                load thread. Server and load on cores of their own; midi's port has one worker. \
-                CPU per command is user and system time of the server's processes, all threads, \
-                divided by commands answered. `echo` parses nothing and answers a fixed reply: the \
-                floor that the kernel sets. One case, GET of one key, is run by redis-benchmark \
-                too, to check the load generator.",
+        about: "GET, SET and as many of each, 64-byte values, uniform keys, 50 connections, \
+                one load thread. Server and load on cores of their own; midi's port has one \
+                worker, and is measured with epoll and with io_uring. CPU per command is user and \
+                system time of the server's processes, all threads, divided by commands answered. \
+                `echo` parses nothing and answers a fixed reply: the floor that the kernel sets. \
+                One case, GET of one key, is run by redis-benchmark too, to check the load \
+                generator.",
         points: "load",
         least_seconds: 0.0,
         servers,

@@ -196,6 +196,14 @@ fn port_goals(results: &Results) -> Vec<Goal> {
                 (port::MIDI, &set, "load", cpu),
                 own_get,
             );
+            if experiment == port::NAME {
+                goal(
+                    format!("RESP port: CPU of GET with io_uring over epoll, pipeline {pipeline}"),
+                    1.03,
+                    (port::URING, get.as_str(), "load", cpu),
+                    own_get,
+                );
+            }
         }
     }
     goals

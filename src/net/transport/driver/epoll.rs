@@ -1,31 +1,18 @@
 //! epoll, edge-triggered: it reports each descriptor once, and again only when something is new. So
 //! no system call is needed between two events.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use rustix::io::Errno;
 
-use super::{Driver, Happened, Mark, Received, Sent};
-use crate::limits::SENT_TOGETHER;
-
-/// Events taken at once.
-const EVENTS: usize = 256;
-
-/// How often long waits end.
-const TICK: Duration = Duration::from_millis(100);
-
-/// A wait of this length or longer counts as long.
-const LONG: Duration = Duration::from_millis(20);
+use super::socket;
+use super::ticker::{LONG, ticker};
+use super::{Driver, EVENTS, Happened, Mark, Received, Sent};
 
 /// Marks the ticker. It must be read, or it would not fire again.
 const TICKER: Mark = u64::MAX - 1;
@@ -36,8 +23,6 @@ const WAKER: Mark = u64::MAX;
 /// An epoll instance.
 pub struct Epoll {
     epoll: OwnedFd,
-    /// Ends long waits now and then. A timeout for each wait would have to be set and cleared each
-    /// time, which costs more than everything else between two waits.
     ticker: OwnedFd,
     /// The system supports waits of less than a millisecond (Linux 5.11).
     fine: bool,
@@ -51,13 +36,7 @@ impl Epoll {
     pub fn new(waker: impl AsFd, first_descriptor: i32) -> io::Result<Self> {
         let epoll = super::super::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
-        let ticker = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-        )?;
-        let every = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-        let ticks = Itimerspec { it_interval: every, it_value: every };
-        timerfd_settime(&ticker, TimerfdTimerFlags::empty(), &ticks)?;
+        let ticker = ticker()?;
         epoll::add(&epoll, &ticker, EventData::new_u64(TICKER), EventFlags::IN | EventFlags::ET)?;
         Ok(Epoll { epoll, ticker, fine: true })
     }
@@ -93,17 +72,6 @@ impl Epoll {
     }
 }
 
-/// What has become of bytes that `send` sends. It is called again if it was interrupted: that says
-/// nothing about the room, so no event need follow.
-#[inline]
-fn sent(send: impl FnMut() -> Result<usize, Errno>) -> Sent {
-    match retry_on_intr(send) {
-        Ok(sent) => Sent::Bytes(sent),
-        Err(Errno::AGAIN) => Sent::Bytes(0),
-        Err(_) => Sent::Broken,
-    }
-}
-
 impl Driver for Epoll {
     const NAME: &'static str = "epoll";
 
@@ -132,34 +100,15 @@ impl Driver for Epoll {
 
     #[inline]
     fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>, most: usize) -> Received {
-        let room = most.min(into.capacity() - into.len());
-        let place = &mut into.spare_capacity_mut()[..room];
-        let received = rustix::net::recv(socket, place, RecvFlags::empty());
-        match received.map(|(_, bytes)| room.min(bytes)) {
-            Ok(0) => Received::End,
-            Ok(some) => {
-                // SAFETY: the system has written so many bytes behind those that were there, and
-                // they fit in the capacity.
-                unsafe { into.set_len(into.len() + some) };
-                // Less than asked for means nothing is left; an edge reports what comes later.
-                // Urgent bytes are the exception: `Happened::urgent`.
-                if some < room { Received::All(some) } else { Received::More(some) }
-            }
-            Err(Errno::AGAIN) => Received::All(0),
-            Err(Errno::INTR) => Received::More(0),
-            Err(_) => Received::End,
-        }
+        socket::receive(socket, into, most)
     }
 
     #[inline]
     fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Sent {
-        sent(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+        socket::send(socket, bytes)
     }
 
     fn send_pieces(&mut self, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent {
-        let slices: ArrayVec<IoSlice<'_>, SENT_TOGETHER> =
-            pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-        let mut nothing = SendAncillaryBuffer::default();
-        sent(|| rustix::net::sendmsg(socket, &slices, &mut nothing, SendFlags::NOSIGNAL))
+        socket::send_pieces(socket, pieces)
     }
 }

@@ -2,15 +2,24 @@
 //! the connections are about, and only it knows how to ask the system.
 
 mod epoll;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod ticker;
+mod uring;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 pub use epoll::Epoll;
+pub use uring::Uring;
 
 #[cfg(doc)]
 use crate::limits::SENT_TOGETHER;
+
+/// Events reported at once.
+const EVENTS: usize = 256;
 
 /// Marks a descriptor among the events. A removed descriptor reports no more events.
 pub type Mark = u64;
@@ -74,7 +83,8 @@ pub trait Driver {
     /// of more than a few hundredths of a second need not be exact.
     fn wait(&mut self, at_most: Duration, happened: &mut Vec<Happened>);
 
-    /// Receives at most `most` bytes into the free capacity of `into`, after what it holds.
+    /// Receives at most `most` bytes into the free capacity of `into`, after what it holds. If so
+    /// many fit there, the caller wants these and no others: more would have to be copied.
     fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>, most: usize) -> Received;
 
     /// Sends as many of these bytes as there is room for.
@@ -82,4 +92,9 @@ pub trait Driver {
 
     /// The same of pieces that follow each other, at most [`SENT_TOGETHER`] of them.
     fn send_pieces(&mut self, socket: &OwnedFd, pieces: &[&[u8]]) -> Sent;
+
+    /// Announces what several connections have to say. For each of them [`Driver::send`] of the
+    /// same bytes follows, before anything else is done with its socket, and tells what has become
+    /// of them. A driver for which that is cheaper may send them now, all together.
+    fn send_ahead<'a>(&mut self, _: impl Iterator<Item = (&'a OwnedFd, &'a [u8])>) {}
 }
