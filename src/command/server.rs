@@ -67,7 +67,7 @@ pub(super) static ROWS: [Command; 20] = [
         -2,
         docs("Forgets the times of all events, or of these.").takes(EVENTS),
     )
-    .tips(&[tips::ALL_NODES, tips::ALL_SUCCEEDED]),
+    .tips(&[tips::ALL_NODES, tips::SUM]),
     server(
         "latency|help",
         2,

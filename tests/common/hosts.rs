@@ -146,7 +146,9 @@ fn differ_as_known(command: &str, native: &Value, midi: &Value) -> bool {
 /// Whether a command's tips differ from those of Redis, the oldest that has it, which midi gives on
 /// every host.
 pub fn has_newer_tips(command: &str) -> bool {
-    host().is_newer() && ["scan", "randomkey", "msetnx"].contains(&command)
+    // midi's are the newest ones.
+    command == "latency|reset"
+        || host().is_newer() && ["scan", "randomkey", "msetnx"].contains(&command)
         || host().valkey && ["httl", "hpttl"].contains(&command)
 }
 
