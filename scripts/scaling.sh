@@ -5,6 +5,7 @@
 #     scripts/scaling.sh [shards ...]
 . "$(dirname "$0")/setup.sh"
 setup redis
+have redis-cli || apt_install_or_die redis-tools
 shards=("$@")
 [ $# -gt 0 ] || shards=(64 1024 16384)
 cargo build --release --locked --lib --features contention --target-dir target/contention

@@ -1,4 +1,5 @@
-//! Commands about a connection or the server. The host has its own, so only the ports have these.
+//! Commands about a connection, transactions and the commands themselves. The host has its own, so
+//! only the ports have these.
 
 use super::rename::database;
 use super::spec::tips;

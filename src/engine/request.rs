@@ -107,7 +107,7 @@ impl Request {
 
     /// It has taken this long: logs it if it was slow.
     pub(super) fn took(&mut self, time: Duration, log: &SlowLog) {
-        if !log.is_slow(time) {
+        if !log.ran_for(time) {
             return;
         }
         let words = self

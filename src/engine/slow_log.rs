@@ -123,16 +123,17 @@ impl SlowLog {
         (0..TIMED_EACH_BELOW).contains(&self.slower_than.load(Ordering::Relaxed))
     }
 
-    /// A command took so long. Whether it is to be logged; the latency monitor knows it now.
+    /// A command ran for so long: tells the latency monitor, and returns whether to log the
+    /// command.
     #[inline]
-    pub fn is_slow(&self, took: Duration) -> bool {
+    pub fn ran_for(&self, took: Duration) -> bool {
         self.latency.note(took);
         let slower_than = self.slower_than.load(Ordering::Relaxed);
         slower_than >= 0 && took.as_micros() >= slower_than as u128
     }
 
-    /// Logs a command that [was slow](Self::is_slow).
-    pub fn note(
+    /// Logs a command that [ran for long](Self::ran_for).
+    pub fn log(
         &self,
         took: Duration,
         command: usize,
@@ -214,10 +215,10 @@ mod tests {
     fn note(log: &SlowLog, micros: u64) {
         let get = find(b"get").expect("a command");
         let took = Duration::from_micros(micros);
-        if !log.is_slow(took) {
+        if !log.ran_for(took) {
             return;
         }
-        log.note(took, get, &Args::new(&[b"GET", b"key"]), CalledFrom::default);
+        log.log(took, get, &Args::new(&[b"GET", b"key"]), CalledFrom::default);
     }
 
     #[test]

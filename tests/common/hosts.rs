@@ -143,10 +143,9 @@ fn differ_as_known(command: &str, native: &Value, midi: &Value) -> bool {
     })
 }
 
-/// Whether a command's tips differ from those of Redis, the oldest that has it, which midi gives on
-/// every host.
+/// Whether a command's tips differ from midi's, which are those of the oldest Redis that has the
+/// command, but for LATENCY RESET's: those are the newest host's.
 pub fn has_newer_tips(command: &str) -> bool {
-    // midi's are the newest ones.
     command == "latency|reset"
         || host().is_newer() && ["scan", "randomkey", "msetnx"].contains(&command)
         || host().valkey && ["httl", "hpttl"].contains(&command)

@@ -370,7 +370,7 @@ impl RunningPart {
             }
             let took = job.elapsed();
             slot.timed(command, took);
-            if engine.slow_log.is_slow(took) {
+            if engine.slow_log.ran_for(took) {
                 engine.slow_log.add(took, job.words.clone(), job.owner.from.clone());
             }
         }

@@ -268,7 +268,7 @@ impl<'i> CommandBatch<'i> {
         let (mut began, mut number, mut slow) = (Instant::now(), 0, Vec::new());
         let ran = self.run_all(worker, db, limits, reply, |end| {
             let now = Instant::now();
-            if worker.engine().slow_log.is_slow(now - began) {
+            if worker.engine().slow_log.ran_for(now - began) {
                 slow.push((number, now - began));
             }
             (began, number) = (now, number + 1);
@@ -293,7 +293,7 @@ impl<'i> CommandBatch<'i> {
                 let planned = &self.commands[number];
                 let args = &self.args[planned.args.0.into()..planned.args.1.into()];
                 let from = || client.called_from();
-                engine.slow_log.note(took, planned.number.into(), &Args::new(args), from);
+                engine.slow_log.log(took, planned.number.into(), &Args::new(args), from);
             }
         }
     }

@@ -80,7 +80,7 @@ fn answering(
         if let Some(command) = command {
             let took = began.elapsed();
             engine.main_slot(locked).timed(command, took);
-            if engine.slow_log.is_slow(took) {
+            if engine.slow_log.ran_for(took) {
                 log_slow(engine, took, command, &client);
             }
         }
@@ -94,5 +94,5 @@ fn answering(
 fn log_slow(engine: &Engine, took: Duration, command: usize, client: &Client) {
     let name = COMMANDS[command].name.to_uppercase();
     let words: SmallVec<[&[u8]; 2]> = name.split('|').map(str::as_bytes).collect();
-    engine.slow_log.note(took, command, &Args::new(&words), || client.called_from());
+    engine.slow_log.log(took, command, &Args::new(&words), || client.called_from());
 }

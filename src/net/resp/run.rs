@@ -169,7 +169,7 @@ fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
     if matches!(caller.session.flow.state, State::Deferred | State::Again) {
         return caller.session.put_off_command();
     }
-    if caller.engine().slow_log.is_slow(took) {
+    if caller.engine().slow_log.ran_for(took) {
         log_slow(caller, &list, took);
     }
     if caller.session.is_muted() {
@@ -189,7 +189,7 @@ fn log_slow(caller: &PortCaller<'_>, args: &Args<'_>, took: Duration) {
         && let Some(FoundCommand::Command(named)) = find_call(args)
     {
         let from = || session.flow.client.called_from();
-        caller.engine().slow_log.note(took, named.number, args, from);
+        caller.engine().slow_log.log(took, named.number, args, from);
     }
 }
 

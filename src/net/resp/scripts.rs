@@ -141,7 +141,7 @@ impl ScriptsWork {
             // To look at the clock costs a part of what a short script does.
             if log.is_on() || self.calls.len().is_multiple_of(4) {
                 let now = Instant::now();
-                if log.is_slow(now - last) {
+                if log.ran_for(now - last) {
                     let from = self.client.called_from();
                     let words = args.with(|args| Called::of(*number, "", &args).words);
                     log.add(now - last, words, from);
