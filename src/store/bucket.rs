@@ -4,7 +4,7 @@
 //! Bucket, 64 bytes: tags 9 × 1 │ passed 1 │ addresses 9 × 6
 //! ```
 //!
-//! The low three bits of an address are not needed for it: they are the slot's [`SlotMarks`], so
+//! Three bits of the six bytes are not needed for an address: they are the slot's [`SlotMarks`], so
 //! eviction judges a bucket's keys by this line alone.
 
 use std::mem::ManuallyDrop;
@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::arena::{self, SLOT_STEP};
+use super::arena;
 use super::entry::OtherValue;
 use super::{Entry, Origin, SharedValue, Traits, WrongType};
 
@@ -57,9 +57,10 @@ impl SlotMarks {
 /// The offset of `passed`, after the tags.
 const PASSED_AT: usize = SLOTS;
 
-/// The offset of the addresses: the low 48 bits of each.
+/// The offset of the addresses. Each is moved up so far that the marks have room below it.
 const ADDRESSES_AT: usize = SLOTS + 1;
 const ADDRESS_BYTES: usize = 6;
+const MOVED_UP: u32 = (SlotMarks::ALL as usize + 1).ilog2() - arena::ALIGN.ilog2();
 
 const _: () = assert!(ADDRESSES_AT + SLOTS * ADDRESS_BYTES == 64);
 
@@ -125,7 +126,8 @@ impl Bucket {
         // One load of eight bytes that end with the address. There are always two bytes before it.
         let end = ADDRESSES_AT + (slot + 1) * ADDRESS_BYTES;
         let (_, wide) = self.bytes()[..end].split_at(end - 8);
-        u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16 & !u64::from(SlotMarks::ALL)
+        let wide = u64::from_le_bytes(wide.try_into().unwrap_or_default());
+        wide >> (16 + MOVED_UP) & !(arena::ALIGN as u64 - 1)
     }
 
     /// The byte of a slot that has its marks.
@@ -149,12 +151,12 @@ impl Bucket {
 
     #[inline]
     fn set_address(&mut self, slot: usize, address: u64, marks: SlotMarks) {
-        let (low, high) =
-            (&(address | u64::from(marks.0)).to_le_bytes()[..ADDRESS_BYTES], address >> 48);
-        // User space ends below 2^48 on x86-64 and arm64 unless a program asks the kernel for more,
-        // which no allocator does.
-        assert!(high == 0, "an address above 48 bits");
-        debug_assert!(address.is_multiple_of(SLOT_STEP as u64));
+        debug_assert!(address.is_multiple_of(arena::ALIGN as u64));
+        let word = address << MOVED_UP | u64::from(marks.0);
+        let (low, high) = (&word.to_le_bytes()[..ADDRESS_BYTES], word >> 48);
+        // User space ends at 2^47 on x86-64, and at 2^48 on arm64, unless a program asks the kernel
+        // for more, which no allocator does.
+        assert!(high == 0, "an address above user space");
         let at = ADDRESSES_AT + slot * ADDRESS_BYTES;
         self.bytes_mut()[at..at + ADDRESS_BYTES].copy_from_slice(low);
     }

@@ -27,12 +27,12 @@ mod traits;
 mod value;
 mod watched;
 
-pub use arena::{ArenaUsage, give_up_chunks, usage as arena_usage};
+pub use arena::{ArenaUsage, block_bytes, give_up_chunks, usage as arena_usage};
 pub use before::{Before, ChangeKind, FieldNames, ValuePart, ValueParts};
 pub use bucket::{EntryRef, StringRef};
 pub use census::Census;
 pub use edit::{Done, Edit, Keeping, read, set_in_place};
-pub use entry::{Entry, block_bytes, prefetch};
+pub use entry::{Entry, prefetch};
 pub use fields::{
     FieldCursor, FieldRef, Fields, FieldsPin, KeptTooMuch, NewField, free_left, has_left,
 };

@@ -5,8 +5,9 @@
 //! Arena ── Chunk, 2 MiB: head 2 KiB │ units 32 × 64 KiB ── Span, 1 or 4 units ── slots of a class
 //! ```
 //!
-//! The classes are 8 bytes apart; larger blocks come from the host's allocator. A chunk belongs to
-//! one arena. A thread takes slots from an arena of its own, and frees those of any.
+//! The classes are a few bytes apart (`classes.rs`); larger blocks come from the host's allocator.
+//! A chunk belongs to one arena. A thread takes slots from an arena of its own, and frees those of
+//! any.
 //!
 //! Nobody waits for an arena. Whoever finds the one that it wants busy takes a slot from the next,
 //! or leaves the slot that it frees on a list, which is emptied by the next one who has the arena.
@@ -19,6 +20,7 @@
 
 mod ballast;
 mod chunk;
+mod classes;
 mod leaving;
 mod slots;
 mod system;
@@ -33,14 +35,10 @@ use std::sync::atomic::{
 
 use crossbeam_utils::CachePadded;
 
+pub(super) use classes::ALIGN;
+pub use classes::{MAX_SLOT, block_bytes};
 pub(super) use leaving::is_leaving;
 use slots::Slots;
-
-/// The largest slot, in bytes.
-pub const MAX_SLOT: usize = 2048;
-
-/// The distance between two classes, in bytes, and the alignment of every slot.
-pub(super) const SLOT_STEP: usize = 8;
 
 /// More than there are threads that use them at a time, so that one is always free.
 const ARENAS: usize = 512;
@@ -103,8 +101,8 @@ fn home() -> usize {
     })
 }
 
-/// A block of this many bytes, aligned to [`SLOT_STEP`]. One of a multiple of 64 bytes that is no
-/// larger than a slot is aligned to 64.
+/// A block of this many bytes, a size that [`block_bytes`] gives, aligned to [`ALIGN`]. One of a
+/// multiple of 64 bytes that is no larger than a slot is aligned to 64.
 #[inline]
 pub(super) fn take(bytes: usize) -> NonNull<u8> {
     if bytes > MAX_SLOT {
@@ -180,7 +178,7 @@ fn take_large(bytes: usize) -> NonNull<u8> {
 }
 
 fn layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, SLOT_STEP).expect("blocks are far below isize::MAX")
+    Layout::from_size_align(bytes, ALIGN).expect("blocks are far below isize::MAX")
 }
 
 /// The memory of all arenas.
@@ -234,8 +232,8 @@ impl Arena {
         let left = block.cast::<LeftSlot>().as_ptr();
         let mut next = self.left.load(Relaxed);
         loop {
-            // SAFETY: every slot has 8 bytes, aligned, and nobody uses this one.
-            unsafe { left.write(LeftSlot(next)) };
+            // SAFETY: every slot has room for a pointer, and nobody uses this one.
+            unsafe { left.write_unaligned(LeftSlot(next)) };
             match self.left.compare_exchange_weak(next, left, Release, Relaxed) {
                 Ok(_) => return,
                 Err(other) => next = other,
@@ -251,7 +249,7 @@ impl Entered<'_> {
         while let Some(left) = NonNull::new(next) {
             // SAFETY: `leave` put it on the list; its beginning is read before it is freed.
             unsafe {
-                next = left.read().0;
+                next = left.read_unaligned().0;
                 self.slots.free(left.cast(), self.arena);
             }
         }

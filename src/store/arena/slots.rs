@@ -3,15 +3,11 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::Arena;
 use super::ballast::Ballast;
 use super::chunk::{Chunks, span_of};
+use super::classes::{ALIGN, CLASSES, MAX_SMALL, class_of};
 use super::leaving::is_leaving;
-use super::{Arena, MAX_SLOT, SLOT_STEP};
-
-const CLASSES: usize = MAX_SLOT / SLOT_STEP + 1;
-
-/// Larger slots have spans of four units, so that what is left over at the end is little.
-const ONE_UNIT: usize = 512;
 
 /// The head of a span.
 pub(super) struct Span {
@@ -25,8 +21,8 @@ pub(super) struct Span {
     capacity: u16,
     used: u16,
     begun: u16,
-    /// The first free slot of those that were in use: its distance from the start, in steps. Each
-    /// begins with the distance of the next.
+    /// The first free slot of those that were in use: its distance from the start, in units
+    /// of [`ALIGN`]. Each begins with the distance of the next.
     free: u16,
     units: u8,
 }
@@ -65,7 +61,7 @@ impl Span {
             self.begun += 1;
             usize::from(self.begun - 1) * usize::from(self.slot_bytes)
         } else {
-            usize::from(self.free) * SLOT_STEP
+            usize::from(self.free) * ALIGN
         };
         // SAFETY: the slot is in the span.
         let slot = unsafe { self.start.add(at) };
@@ -82,13 +78,13 @@ impl Span {
     #[inline]
     unsafe fn free(&mut self, slot: NonNull<u8>) {
         self.used -= 1;
-        // SAFETY: the slot is in the span, and has at least 8 bytes, aligned.
+        // SAFETY: the slot is in the span, and has room for an aligned number.
         unsafe {
             if cfg!(debug_assertions) {
                 slot.write_bytes(FREED, self.slot_bytes.into());
             }
             slot.cast::<u16>().write(self.free);
-            self.free = (slot.offset_from_unsigned(self.start) / SLOT_STEP) as u16;
+            self.free = (slot.offset_from_unsigned(self.start) / ALIGN) as u16;
         }
         sanitizer::poison(slot, self.slot_bytes.into());
     }
@@ -110,12 +106,12 @@ impl Slots {
         Slots { first: [ptr::null_mut(); CLASSES], chunks: Chunks::new(), ballast: Ballast::new() }
     }
 
-    /// A slot of the class for so many bytes, [`MAX_SLOT`] at most.
+    /// A slot of so many bytes, which are those of a class.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize, arena: &'static Arena) -> NonNull<u8> {
-        let class = bytes.div_ceil(SLOT_STEP);
+        let class = class_of(bytes);
         if self.first[class].is_null() {
-            self.add_span(class, arena);
+            self.add_span(bytes, arena);
         }
         // SAFETY: spans on the lists are those of chunks that are mapped, and `self` alone changes
         // them.
@@ -124,7 +120,7 @@ impl Slots {
         if span.is_full() {
             self.unlink(span);
         }
-        self.note_used(arena, (class * SLOT_STEP) as isize);
+        self.note_used(arena, bytes as isize);
         slot
     }
 
@@ -182,9 +178,9 @@ impl Slots {
     }
 
     #[cold]
-    fn add_span(&mut self, class: usize, arena: &'static Arena) {
-        let slot_bytes = class * SLOT_STEP;
-        let units = if slot_bytes <= ONE_UNIT { 1 } else { 4 };
+    fn add_span(&mut self, slot_bytes: usize, arena: &'static Arena) {
+        // Four units for larger slots, so that what is left over at the end is little.
+        let units = if slot_bytes <= MAX_SMALL { 1 } else { 4 };
         let (span, start, bytes) = self.chunks.take(units, arena);
         sanitizer::poison(start, bytes);
         // SAFETY: the place for this span's head, which no other span uses.
@@ -202,7 +198,7 @@ impl Slots {
     }
 
     fn first_of(&mut self, span: &Span) -> &mut *mut Span {
-        &mut self.first[usize::from(span.slot_bytes) / SLOT_STEP]
+        &mut self.first[class_of(span.slot_bytes.into())]
     }
 
     /// Puts a span that has room in front of its class's list.

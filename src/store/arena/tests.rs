@@ -4,6 +4,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::chunk::CHUNK_BYTES;
+use super::classes::{CLASSES, MAX_SMALL, class_of};
 use super::*;
 
 /// A block that knows what was written to it.
@@ -17,9 +18,11 @@ struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
+    /// A block with room for so many bytes.
     fn new(bytes: usize, mark: u8) -> Self {
+        let bytes = block_bytes(bytes);
         let at = take(bytes);
-        assert!(at.addr().get().is_multiple_of(SLOT_STEP));
+        assert!(at.addr().get().is_multiple_of(ALIGN));
         if bytes <= MAX_SLOT && bytes.is_multiple_of(64) {
             assert!(at.addr().get().is_multiple_of(64));
         }
@@ -63,9 +66,8 @@ proptest! {
                 // Whoever is replaced checks its bytes.
                 blocks.insert(place, Block::new(bytes, mark));
             }
-            let rounded = |block: &Block| block.bytes.next_multiple_of(SLOT_STEP);
-            let slots = blocks.values().filter(|block| block.bytes <= MAX_SLOT);
-            assert_eq!(own().0 - before, slots.map(rounded).sum::<usize>());
+            let slots = blocks.values().map(|block| block.bytes).filter(|bytes| *bytes <= MAX_SLOT);
+            assert_eq!(own().0 - before, slots.sum::<usize>());
             drop(blocks);
             assert_eq!(own().0, before);
         });
@@ -73,12 +75,39 @@ proptest! {
 }
 
 #[test]
+fn sizes_are_those_of_the_classes_and_of_jemalloc() {
+    let fine = |bytes: usize| bytes.next_multiple_of(ALIGN);
+    for (bytes, block) in [
+        (0, 8),
+        (8, 8),
+        (9, fine(9)),
+        (17, fine(17)),
+        (507, fine(507)),
+        (MAX_SMALL + 1, 520),
+        (1011, 1016),
+        (2041, 2048),
+        (2049, 2560),
+        (2561, 3072),
+        (4097, 5120),
+    ] {
+        assert_eq!(block_bytes(bytes), block, "{bytes}");
+    }
+    let classes: BTreeMap<usize, usize> =
+        (1..=MAX_SLOT).map(|bytes| (class_of(block_bytes(bytes)), block_bytes(bytes))).collect();
+    assert!(classes.keys().all(|class| *class < CLASSES));
+    // No two sizes have the same class.
+    let sizes: std::collections::BTreeSet<usize> = (1..=MAX_SLOT).map(block_bytes).collect();
+    assert_eq!(classes.into_values().collect::<Vec<_>>(), sizes.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn every_class_fills_its_spans() {
     alone(|| {
-        for bytes in [1, 8, 64, 500, 512, 520, 1024, 1040, 2040, 2048] {
+        for bytes in [1, 8, 12, 60, 64, 500, 512, 520, 1024, 1040, 2040, 2048] {
             let (used, chunks) = own();
-            let blocks: Vec<Block> =
-                (0..3 * CHUNK_BYTES / bytes).map(|at| Block::new(bytes, at as u8)).collect();
+            let blocks: Vec<Block> = (0..3 * CHUNK_BYTES / block_bytes(bytes))
+                .map(|at| Block::new(bytes, at as u8))
+                .collect();
             let taken = (own().1 - chunks) * CHUNK_BYTES;
             let needed = own().0 - used;
             assert!(taken <= needed + needed / 50 + CHUNK_BYTES, "{bytes}: {taken} for {needed}");
@@ -92,7 +121,7 @@ fn every_class_fills_its_spans() {
 #[test]
 fn a_chunk_serves_one_class_after_the_other() {
     alone(|| {
-        for bytes in (8..=MAX_SLOT).step_by(8) {
+        for bytes in (1..=MAX_SLOT).step_by(4) {
             let blocks: Vec<Block> = (0..1000).map(|at| Block::new(bytes, at as u8)).collect();
             drop(blocks);
         }
@@ -128,7 +157,7 @@ fn a_busy_arena_holds_nobody_up() {
         assert_eq!(own().0, before, "the slot is left");
         drop(held);
         drop(Block::new(100, 3));
-        assert_eq!(own().0, before - 104);
+        assert_eq!(own().0, before - block_bytes(100));
         drop(other);
     });
 }

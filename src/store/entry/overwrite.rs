@@ -3,7 +3,8 @@
 use std::ptr;
 
 use super::Entry;
-use super::shape::{WIDE_KEY, WIDE_VALUE, block_bytes, key_at, key_len_bytes};
+use super::shape::{WIDE_KEY, WIDE_VALUE, key_at, key_len_bytes};
+use crate::store::arena::block_bytes;
 
 impl Entry {
     /// [`Entry::overwrite`] for what is most common: both values are in the block, both are strings

@@ -1,6 +1,6 @@
 //! Where the parts of a block lie, as the first byte and the lengths behind it tell.
 
-use super::super::arena::{MAX_SLOT, SLOT_STEP};
+use super::super::arena::block_bytes;
 use super::{UnixMs, Value, ValueRef};
 
 pub(super) const HAS_EXPIRY: u8 = 1 << 0;
@@ -110,14 +110,4 @@ impl Shape {
     pub(super) fn block(self) -> usize {
         block_bytes(self.traits_at() + self.traits)
     }
-}
-
-/// The size that a block of `bytes` takes: that of its class in the [`arena`](super::super::arena),
-/// above the largest one that of jemalloc, which Redis and Valkey use: four steps per doubling.
-/// Other allocators round no coarser than that.
-#[inline]
-pub fn block_bytes(bytes: usize) -> usize {
-    let step = if bytes <= MAX_SLOT { SLOT_STEP } else { bytes.next_power_of_two() / 8 };
-    // Steps are powers of two, which the compiler cannot know: no division.
-    (bytes.max(1) + step - 1) & !(step - 1)
 }

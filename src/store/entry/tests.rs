@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::{Origin, Type};
+use crate::store::{Origin, Type, block_bytes};
 
 fn check(entry: &Entry, key: &[u8], value: &[u8], expire_at: Option<UnixMs>) {
     assert_eq!(entry.key(), key);
@@ -146,24 +146,6 @@ fn a_buffer_is_changed_in_place_by_its_only_holder() {
     entry.overwrite(Value::Inline(b"inline"), None);
     assert_eq!(entry.change_shared(|bytes| bytes.clear()), None);
     check(&entry, b"k", b"inline", None);
-}
-
-#[test]
-fn block_sizes_are_those_of_the_allocators() {
-    for (bytes, class) in [
-        (0, 8),
-        (1, 8),
-        (8, 8),
-        (9, 16),
-        (17, 24),
-        (129, 136),
-        (2041, 2048),
-        (2049, 2560),
-        (2561, 3072),
-        (4097, 5120),
-    ] {
-        assert_eq!(block_bytes(bytes), class, "{bytes}");
-    }
 }
 
 #[test]
