@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::client::Client;
 use super::figures::Figures;
-use super::memcached::DelayedFlushes;
+use super::flushes::DelayedFlushes;
 use super::resp::Session;
 use super::transport::{Accepted, Announced, Key, Output, TlsServer};
 use crate::command::{HostCommand, SubscriptionKind};

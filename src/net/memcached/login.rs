@@ -5,7 +5,8 @@ use super::alone::say_line;
 use super::parse::{MemcachedRequest, ParsedRequest, parse};
 use super::run::{conversation, not_whole};
 use crate::limits::MEMCACHED_LOGIN_BYTES;
-use crate::net::resp::{Login, PortCaller, ask_for_login};
+use crate::net::login::{Login, ask_for_login};
+use crate::net::resp::PortCaller;
 
 /// Takes a request of a client that has not logged in. Returns where it ends.
 pub(super) fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {

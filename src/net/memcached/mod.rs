@@ -14,7 +14,6 @@ mod alone;
 mod caller;
 mod conversation;
 mod delayed;
-mod flushes;
 mod login;
 pub mod parse;
 mod plan;
@@ -24,7 +23,6 @@ mod stats;
 
 pub use conversation::Conversation;
 pub use delayed::flush_due;
-pub use flushes::DelayedFlushes;
 pub use run::run;
 
 /// To a client that connects when all places are taken.

@@ -21,7 +21,6 @@ mod group;
 mod head;
 mod inline;
 mod job;
-mod main_task;
 mod named;
 mod pending_scripts;
 mod plain;
@@ -36,7 +35,7 @@ mod transaction;
 
 pub use arg_list::ArgList;
 pub(super) use caller::PortCaller;
-pub(super) use commands::{Login, ask_for_login, leave, leave_all};
+pub(super) use commands::{leave, leave_all};
 pub use head::Head;
 pub use reply::RespReply;
 pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::caller::PortCaller;
-use super::commands::log_in_by_certificate;
 use super::exec_replies::say_exec_replies;
 use super::gathered::GatheredCommand;
 use super::group::RespGroup;
@@ -14,6 +13,7 @@ use super::{ArgList, RespReply};
 use crate::command::{Error, Reply, SubscriptionKind, Transcript};
 use crate::engine::{Engine, Speaks};
 use crate::net::client::Client;
+use crate::net::login::log_in_by_certificate;
 use crate::net::memcached;
 use crate::net::protocol::{Kind, NextInput, Protocol, Serving};
 use crate::net::transport::Output;

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::caller::PortCaller;
-use super::main_task::wait_for_task;
 use super::named::note;
 use super::pending_scripts::ScriptCall;
 use super::session::{BUSY, Replies};
@@ -21,6 +20,7 @@ use crate::engine::{
 };
 use crate::limits::MAIN_TURN;
 use crate::net::client::Client;
+use crate::net::main_task::wait_for_task;
 use crate::net::shared::{PortMessage, count};
 use crate::net::waiting::WaitingConnection;
 

@@ -9,8 +9,8 @@ use crate::command::{Action, Args, COMMANDS, Named, PortCommand, Reply, Subscrip
 use crate::engine::{Counted, Engine, ListenAt, Speaks};
 use crate::net::client::Client;
 use crate::net::figures::PortFigures;
+use crate::net::main_task::ask_main;
 use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main;
 use crate::net::resp::named::last;
 use crate::net::resp::session::BUSY;
 use crate::net::shared::Shared;

@@ -12,8 +12,6 @@ mod transaction;
 mod wait;
 
 pub(super) use exec::aborted;
-pub(super) use login::log_in_by_certificate;
-pub use login::{Login, ask_for_login};
 pub use pubsub::{leave, leave_all};
 pub(super) use server::not_here;
 pub(super) use transaction::queue;

@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 
 use crate::command::{Args, PubSubQuestion, Reply, SubscriptionKind};
 use crate::engine::{ChannelName, SubscriptionWait};
+use crate::net::main_task::{ask_main, wait_for_task};
 use crate::net::resp::RespReply;
 use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::{ask_main, wait_for_task};
 use crate::net::resp::session::{BUSY, Session};
 use crate::net::shared::PortMessage;
 use crate::net::transport::Output;

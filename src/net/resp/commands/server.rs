@@ -10,8 +10,8 @@ use crate::command::{
 };
 use crate::engine::{Author, Call, Host, Locked};
 use crate::net::flow::State;
+use crate::net::main_task::ask_main;
 use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main;
 use crate::net::resp::session::{BUSY, NO_AUTH, Session};
 use crate::net::transport::Output;
 use crate::store::Now;

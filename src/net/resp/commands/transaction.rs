@@ -20,9 +20,9 @@ use crate::command::{Action, Args, Error, Named, PortCommand, Reply, Transcript}
 use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, RefusalReason, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::flow::State;
+use crate::net::main_task::{ask_main, have_main_write};
 use crate::net::protocol::Protocol;
 use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::{ask_main, have_main_write};
 use crate::net::resp::session::{BUSY, Session};
 use crate::net::resp::transaction::{ExecReplies, ExecReply, Transaction};
 use crate::net::shared::{Answer, PortCounts, count};

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::caller::PortCaller;
+use super::client::Client;
+use super::flow::State;
+use super::resp::PortCaller;
+use super::shared::{Answer, PortMessage};
+use super::waiting::WaitingConnection;
 use crate::command::{Args, COMMANDS};
 use crate::engine::{Engine, Host, Locked, MainTask};
-use crate::net::client::Client;
-use crate::net::flow::State;
-use crate::net::shared::{Answer, PortMessage};
-use crate::net::waiting::WaitingConnection;
 
 /// Sends the main thread a task for a connection, which waits for the answer.
 pub fn ask_main(
