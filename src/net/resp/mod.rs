@@ -34,10 +34,11 @@ mod subscribed;
 mod transaction;
 
 pub use arg_list::ArgList;
-pub(super) use caller::PortCaller;
 pub(super) use commands::{leave, leave_all};
+pub(super) use group::RespGroup;
 pub use head::Head;
+pub(super) use protocol::{FULL, PROTECTED};
 pub use reply::RespReply;
 pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser};
-pub(super) use session::{Session, UserState};
+pub(super) use session::RespSession;
 pub(super) use transaction::Transaction;

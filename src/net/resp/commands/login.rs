@@ -5,18 +5,18 @@ use std::sync::Arc;
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
 use crate::engine::{DEFAULT_USER, Engine, Gates};
 use crate::net::login::{Login, ask_for_login};
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::session::{BUSY, INVALID_NAME, Session, is_valid_name};
+use crate::net::resp::caller::RespCaller;
+use crate::net::resp::session::{BUSY, INVALID_NAME, RespSession, is_valid_name};
 use crate::net::transport::Output;
 
 /// `SELECT index`.
-pub(super) fn select(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn select(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let chosen = selected(caller.engine(), args).map(|db| caller.session.select(db));
     caller.say(chosen);
 }
 
 /// `AUTH [user] password`.
-pub(super) fn auth(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn auth(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     if args.len() == 2 && caller.engine().users.default_is_open() {
         return caller.reply().error(
             b"ERR AUTH <password> called without any password configured for the default user. \
@@ -31,10 +31,10 @@ pub(super) fn auth(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 
 /// Has the host check a name and password; calls `then` if they are right.
 fn log_in(
-    caller: &mut PortCaller<'_>,
+    caller: &mut RespCaller<'_>,
     name: &[u8],
     password: &[u8],
-    then: impl FnOnce(&mut Session, &mut Output) + Send + 'static,
+    then: impl FnOnce(&mut RespSession, &mut Output) + Send + 'static,
 ) {
     ask_for_login(caller, name, password, |login, session, output| match login {
         Login::Done => then(session, output),
@@ -44,7 +44,7 @@ fn log_in(
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn hello(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let options = match HelloOptions::read(args) {
         Ok(options) => options,
         Err(text) => return caller.reply().error(&text),
@@ -52,14 +52,14 @@ pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let HelloOptions { resp3, name, wrong, .. } = options;
     let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
     let engine = Arc::clone(&caller.worker.shared.engine);
-    let answer = move |session: &mut Session, output: &mut Output| {
+    let answer = move |session: &mut RespSession, output: &mut Output| {
         if let Some(name) = name {
             session.flow.client.names.lock().name = name;
         }
         if let Some(text) = wrong {
             return session.reply(output).error(&text);
         }
-        if session.user.is_none() {
+        if session.access.user.is_none() {
             return session.reply(output).error(HELLO_NEEDS_AUTH);
         }
         if let Some(resp3) = resp3 {
@@ -155,7 +155,7 @@ impl<'a> HelloOptions<'a> {
     }
 }
 
-fn greet(engine: &Engine, session: &Session, output: &mut Output) {
+fn greet(engine: &Engine, session: &RespSession, output: &mut Output) {
     let mut reply = session.reply(output);
     reply.map(7);
     reply.bulk(b"server");
