@@ -9,8 +9,7 @@ use std::time::Instant;
 use rustix::net::{SendFlags, getsockname, send};
 
 use super::client::{Client, Condition, Names};
-use super::protocol::Protocol;
-use super::resp::Session;
+use super::session::Session;
 use super::shared::{Shared, count};
 use super::transport::{Accepted, Key, Wire, address_of, prepare_tcp, raised};
 use crate::engine::{ListenAt, ListenerRow};

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::flow::State;
 use super::protocol::Protocol;
-use super::resp::Session;
+use super::session::Session;
 use super::transport::{Channel, Key};
 use super::turn::TurnOutcome;
 
@@ -33,7 +33,7 @@ impl Connection {
     /// Whether it can go on with what it has: commands, or replies that are owed.
     #[inline]
     pub fn has_more(&self) -> bool {
-        self.session.flow.missing == 0 || self.session.owes_replies()
+        self.session.flow().missing == 0
     }
 
     /// Whether it can go on without a new event.
@@ -44,23 +44,23 @@ impl Connection {
 
     /// Whether its client seems to have left while a command waited for a shard.
     pub fn is_leaving(&self) -> bool {
-        self.channel.ended && self.session.flow.queued_since.is_some()
+        self.channel.ended && self.session.flow().queued_since.is_some()
     }
 
     /// Whether it is closing, and has been sent everything.
     pub fn is_finished(&self) -> bool {
         let channel = &self.channel;
-        self.session.flow.state == State::Closing
+        self.session.flow().state == State::Closing
             && channel.is_flushed()
             && !channel.outgoing.is_held()
     }
 
     /// What follows for it after its turn.
     pub fn outcome(&mut self) -> TurnOutcome {
-        match self.session.flow.state {
+        match self.session.flow().state {
             State::Deferred => TurnOutcome::Deferred,
             State::Again => {
-                self.session.flow.state = State::Open;
+                self.session.flow_mut().state = State::Open;
                 TurnOutcome::Ready
             }
             State::Open if self.can_go_on() => TurnOutcome::Ready,
@@ -75,7 +75,7 @@ impl Connection {
         if !self.channel.ended || self.channel.is_flushed() {
             return TurnOutcome::Ends;
         }
-        self.session.flow.state = State::Closing;
+        self.session.flow_mut().state = State::Closing;
         self.channel.unread = Default::default();
         TurnOutcome::Stays
     }
@@ -83,13 +83,13 @@ impl Connection {
     /// Drops the input that has not been run.
     pub fn forget_input(&mut self) {
         self.channel.forget_input();
-        self.session.flow.missing = 1;
+        self.session.flow_mut().missing = 1;
     }
 
     /// Publishes its condition for other threads.
     pub fn show_condition(&self) {
         self.session.show_condition();
-        let (client, channel) = (&self.session.flow.client, &self.channel);
+        let (client, channel) = (&self.session.flow().client, &self.channel);
         let (gathered, memory) = self.session.gathered();
         let (unread, capacity) = (channel.unread.len() + gathered, channel.unread.capacity());
         client.condition.unread.store(unread, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let client = &self.session.flow.client;
+        let client = &self.session.flow().client;
         client.gone.store(true, Ordering::Relaxed);
         client.killed.store(true, Ordering::Relaxed);
     }

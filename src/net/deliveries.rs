@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 
 use slotmap::SlotMap;
 
+use super::access::UserState;
 use super::connection::Connection;
 use super::flow::State;
-use super::protocol::Protocol;
-use super::resp::{RespReply, UserState};
+use super::resp::{RespReply, RespSession};
 use super::service::Service;
 use super::subscribers::Subscribers;
 use super::transport::{Key, Output};
@@ -71,7 +71,7 @@ impl Deliveries {
             let message = Arc::clone(message);
             match connections.get_mut(key) {
                 None => {}
-                Some(connection) => match connection.session.refresh(service.worker.engine()) {
+                Some(connection) => match refresh(service, connection) {
                     UserState::Good => {
                         if self.give_one(service, connection, message) {
                             closed.push(key);
@@ -96,8 +96,8 @@ impl Deliveries {
         connection: &mut Connection,
         message: Arc<HeardMessage>,
     ) -> bool {
-        let is_amid = is_amid_reply(connection);
-        let session = &mut connection.session;
+        let Some(session) = connection.session.resp() else { return false };
+        let is_amid = is_amid_reply(session);
         let Some(names) = session.subscribed.as_mut() else { return false };
         // It may have unsubscribed meanwhile.
         if session.flow.state == State::Closing || !names.has(message.kind, &message.name) {
@@ -124,10 +124,11 @@ impl Deliveries {
     fn catch_up(&mut self, service: &mut Service, connections: &mut SlotMap<Key, Connection>) {
         self.behind.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else { return false };
-            if is_amid_reply(connection) {
+            let Some(session) = connection.session.resp() else { return false };
+            if is_amid_reply(session) {
                 return true;
             }
-            let Some(names) = connection.session.subscribed.as_mut() else { return false };
+            let Some(names) = session.subscribed.as_mut() else { return false };
             let waiting = std::mem::take(&mut names.waiting);
             names.waiting_bytes = 0;
             waiting.iter().for_each(|message| say(service, connection, message));
@@ -137,14 +138,20 @@ impl Deliveries {
 }
 
 /// Whether a reply to the connection may be incomplete.
-fn is_amid_reply(connection: &Connection) -> bool {
-    connection.session.flow.is_waiting() || connection.session.owes_replies()
+fn is_amid_reply(session: &RespSession) -> bool {
+    session.flow.is_waiting() || session.owes_replies()
+}
+
+fn refresh(service: &Service, connection: &mut Connection) -> UserState {
+    let resp = connection.session.resp();
+    resp.map_or(UserState::Good, |session| session.refresh(service.worker.engine()))
 }
 
 fn say(service: &mut Service, connection: &mut Connection, message: &HeardMessage) {
+    let Some(session) = connection.session.resp() else { return };
     let outbox = &mut service.outbox;
     let said = outbox.said.end();
-    write_message(message, connection.session.resp3, &mut outbox.said);
+    write_message(message, session.resp3, &mut outbox.said);
     let end = outbox.said.end();
     connection.channel.outgoing.say(connection.key, said..end, outbox);
 }

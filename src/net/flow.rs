@@ -68,6 +68,12 @@ impl Flow {
         }
     }
 
+    /// Whether its next command may run: there may be one.
+    #[inline]
+    pub fn may_run(&self) -> bool {
+        self.missing == 0 && self.state == State::Open
+    }
+
     /// Whether it waits for a reply from another thread.
     pub fn is_waiting(&self) -> bool {
         self.state == State::Waiting
@@ -89,9 +95,10 @@ impl Flow {
     }
 
     /// Publishes its condition for other threads.
-    pub fn show_condition(&self) {
+    pub fn show_condition(&self, queued_bytes: usize) {
         let condition = &self.client.condition;
         condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
         condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
+        condition.queued_bytes.store(queued_bytes, Ordering::Relaxed);
     }
 }

@@ -35,7 +35,7 @@ impl HeldConnections {
     /// Holds a connection if its commands have seen what is not safe.
     #[inline]
     pub fn hold(&mut self, worker: &PortWorker, connection: &mut Connection) {
-        if let Some(position) = connection.session.flow.take_seen() {
+        if let Some(position) = connection.session.flow_mut().take_seen() {
             self.hold_until(worker, connection, position);
         }
     }
@@ -125,7 +125,7 @@ pub fn no_longer_held(worker: &PortWorker, connection: &mut Connection) -> Optio
 /// Closes a connection whose commands were taken back: it gets none of their replies.
 fn undo_replies(connection: &mut Connection) {
     connection.forget_input();
-    connection.session.flow.state = State::Closing;
+    connection.session.flow_mut().state = State::Closing;
     let words = connection.session.undo();
     connection.channel.outgoing.say_only(words);
 }

@@ -6,8 +6,8 @@ use super::accept::is_kept_out;
 use super::connection::Connection;
 use super::flow::State;
 use super::protocol::{NextInput, Protocol, Serving};
-use super::resp::Session;
 use super::service::{Input, Member, Service};
+use super::session::Session;
 use super::shared::count;
 use super::transport::{Driver, Ended, Io, room_for};
 use super::turn::TurnOutcome;
@@ -29,7 +29,7 @@ pub enum TakenUp {
 impl Service {
     /// Takes a connection up for its turn: sends what it has said before, and receives once.
     pub fn take_up<D: Driver>(&mut self, io: &mut Io<D>, connection: &mut Connection) -> TakenUp {
-        if connection.session.flow.client.killed.load(Ordering::Relaxed) {
+        if connection.session.flow().client.killed.load(Ordering::Relaxed) {
             return TakenUp::No(TurnOutcome::Ends);
         }
         connection.is_heavy = connection.channel.is_in_handshake();
@@ -72,7 +72,7 @@ impl Service {
         io: &mut Io<D>,
         connection: &mut Connection,
     ) -> Result<Input, TurnOutcome> {
-        if connection.session.flow.state != State::Open || connection.channel.outgoing.is_held() {
+        if connection.session.flow().state != State::Open || connection.channel.outgoing.is_held() {
             let is_finished = connection.is_finished();
             return Err(if is_finished { TurnOutcome::Ends } else { TurnOutcome::Stays });
         }
@@ -107,7 +107,7 @@ impl Service {
         }
         let Connection { channel, session, .. } = connection;
         if !channel.unread.is_empty() {
-            session.flow.missing = 0;
+            session.flow_mut().missing = 0;
         }
         connection.is_heavy = channel.is_in_handshake();
         if !connection.is_heavy {
@@ -119,10 +119,10 @@ impl Service {
     /// A client has shaken hands: refuses it, or finds out who it is.
     fn admit<D: Driver>(&mut self, io: &mut Io<D>, connection: &mut Connection) -> TurnOutcome {
         let Connection { channel, session, .. } = connection;
-        if is_kept_out(&self.worker.shared, session.flow.client.remote) {
+        if is_kept_out(&self.worker.shared, session.flow().client.remote) {
             count(&self.worker.counts().refused, 1);
-            session.flow.state = State::Closing;
-            channel.outgoing.say_only(Session::protected(session.speaks()).to_vec());
+            session.flow_mut().state = State::Closing;
+            channel.outgoing.say_only(Session::protected(session.flow().client.speaks).to_vec());
             return self.send(io, connection);
         }
         let server = self.worker.shared.tls.lock();
@@ -132,7 +132,6 @@ impl Service {
             let mut serving = Serving {
                 worker: &self.worker,
                 turn: &mut self.turn,
-                scratch: &mut self.scratch,
                 output: &mut self.outbox.said,
                 ended: channel.ended,
             };
@@ -207,7 +206,8 @@ impl Service {
         io: &mut Io<D>,
         connection: &mut Connection,
     ) -> Result<Input, TurnOutcome> {
-        let (present, missing) = (connection.channel.unread.len(), connection.session.flow.missing);
+        let (present, missing) =
+            (connection.channel.unread.len(), connection.session.flow().missing);
         let buffer = connection.channel.unread.buffer();
         // A buffer that is moved before it is full would be copied with the room behind its bytes,
         // which would take memory only then.
@@ -222,7 +222,7 @@ impl Service {
         if connection.channel.unread.len() == present {
             return Err(connection.outcome());
         }
-        connection.session.flow.missing = 0;
+        connection.session.flow_mut().missing = 0;
         Ok(Input::Unread)
     }
 
@@ -236,7 +236,7 @@ impl Service {
         buffer.reserve(INPUT_BYTES);
         let received = connection.channel.receive_more(io);
         if !connection.channel.unread.is_empty() {
-            connection.session.flow.missing = 0;
+            connection.session.flow_mut().missing = 0;
         }
         // It may still read; if it is gone, sending will fail.
         self.note_received(connection, received);
@@ -249,7 +249,7 @@ impl Service {
     /// Whether a client has sent more than may wait here. Counts it if so.
     fn is_over_query_limit(&self, connection: &Connection) -> bool {
         let mut most = self.worker.engine().settings().port.query_limit.load(Ordering::Relaxed);
-        if !connection.session.is_logged_in() {
+        if connection.session.access().user.is_none() {
             most = most.min(UNAUTHENTICATED_QUERY_BYTES);
         }
         let is_over = connection.channel.unread.len() + connection.session.gathered().0 > most;
@@ -264,7 +264,7 @@ impl Service {
         if let Ok(bytes @ 1..) = received {
             count(&self.worker.counts().received, bytes as u64);
             count(&self.worker.counts().reads, 1);
-            let client = &connection.session.flow.client;
+            let client = &connection.session.flow().client;
             client.last_seen.store(self.turn.recently, Ordering::Relaxed);
         }
         received.is_ok()

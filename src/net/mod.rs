@@ -1,7 +1,7 @@
 //! midi's own ports: they serve clients without the host.
 //!
 //! ```text
-//! system ◄─► transport: bytes ◄─► port, service: whose turn it is ◄─► resp: commands ◄─► engine
+//! system ◄─► transport: bytes ◄─► port, service: whose turn it is ◄─► protocol: commands ◄─► engine
 //!                                   ▲
 //!                                   └─ messages (shared) of jobs, main-thread tasks, other ports
 //! ```
@@ -11,25 +11,31 @@
 //! together.
 //!
 //! A connection (`connection.rs`) is a channel of the transport, which knows no protocol, and a
-//! session, which knows no socket (`protocol.rs`). Its client is what all workers may read
-//! (`client.rs`).
+//! session, which knows no socket (`protocol.rs`). `session.rs` chooses between the protocols,
+//! which do not know each other. Its client is what all workers may read (`client.rs`).
 //!
 //! The host's main thread takes no part in this, and this layer does not use the module API.
 
 mod accept;
+mod access;
+mod caller;
 mod client;
 mod connection;
 mod deliveries;
 mod figures;
 mod flow;
+mod flushes;
 mod held;
 mod intake;
+mod login;
+mod main_task;
 pub mod memcached;
 mod port;
 mod protocol;
 mod report;
 pub mod resp;
 mod service;
+mod session;
 mod shared;
 mod subscribers;
 mod transport;
@@ -42,6 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use connection::Connection;
 use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
@@ -68,7 +75,8 @@ pub fn open(
     let listeners = transport::open(config, engine.config().workers, first_descriptor)?;
     let tls = config.tls.as_ref().map(tls_server).transpose();
     let tls = tls.map_err(|why| format!("midi.tls-port: {why}"))?;
-    let shared = Arc::new(Shared::new(Arc::clone(engine), config.listeners.clone(), on_panic));
+    let (rows, connection_bytes) = (config.listeners.clone(), size_of::<Connection>());
+    let shared = Arc::new(Shared::new(Arc::clone(engine), rows, on_panic, connection_bytes));
     *shared.tls.lock() = tls;
     let sockets = listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd());
     let mut descriptors: Vec<i32> = sockets.collect();

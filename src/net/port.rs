@@ -18,12 +18,12 @@ use super::held::no_longer_held;
 use super::intake::TakenUp;
 use super::memcached::flush_due;
 use super::protocol::Protocol;
-use super::resp::{Session, leave, leave_all};
 use super::service::{Member, Service};
+use super::session::Session;
 use super::shared::{PortMessage, Shared, count};
 use super::transport::{Accepted, Channel, Driver, Happened, Io, Key, Listener, Listeners, Output};
 use super::turn::TurnOutcome;
-use crate::command::Reply;
+use crate::command::{Reply, Transcript};
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK,
@@ -102,9 +102,9 @@ impl<D: Driver> WorkerPort<D> {
         connection.channel.readable |= event.input;
         connection.channel.ended |= event.ended;
         connection.channel.urgent |= event.urgent;
-        if event.ended && connection.session.flow.is_waiting() {
+        if event.ended && connection.session.flow().is_waiting() {
             // The client may have left: a job for it may stop.
-            connection.session.flow.client.gone.store(true, Ordering::Relaxed);
+            connection.session.flow().client.gone.store(true, Ordering::Relaxed);
         }
         if connection.is_ready {
             // It is in the queue already: other connections come first.
@@ -207,13 +207,12 @@ impl<D: Driver> WorkerPort<D> {
         count(&worker.counts().accepted, 1);
         let key = self.connections.insert_with_key(|key| {
             let client = client(&worker.shared, worker.number, key, &accepted);
-            let speaks = worker.shared.listeners[accepted.row].speaks;
-            let session = Session::begin(worker.engine(), client, speaks);
+            let session = Session::begin(worker.engine(), client);
             Connection::new(key, Channel::new(accepted.socket, wire), session)
         });
         let connection = &self.connections[key];
         if self.io.driver.add(key.packed(), &connection.channel.socket).is_ok() {
-            return worker.shared.list(&connection.session.flow.client);
+            return worker.shared.list(&connection.session.flow().client);
         }
         self.connections.remove(key);
         worker.leave_place();
@@ -243,10 +242,10 @@ impl<D: Driver> WorkerPort<D> {
         let Some(mut connection) = self.connections.remove(key) else { return };
         let worker = &self.service.worker;
         no_longer_held(worker, &mut connection);
-        leave_all(worker, &mut connection.session);
+        connection.session.end(worker);
         connection.channel.end(&mut self.io);
         self.io.driver.remove(&connection.channel.socket);
-        worker.shared.unlist(connection.session.flow.client.id);
+        worker.shared.unlist(connection.session.flow().client.id);
         worker.leave_place();
     }
 
@@ -255,19 +254,19 @@ impl<D: Driver> WorkerPort<D> {
     fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Session, &mut Output)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let session = &mut connection.session;
-        if session.flow.state == State::Waiting {
-            session.flow.state = State::Open;
+        if session.flow().state == State::Waiting {
+            session.flow_mut().state = State::Open;
         }
-        session.flow.most_output = usize::MAX;
+        session.flow_mut().most_output = usize::MAX;
         // It may have written what is not in midi's log: keys of the host's.
-        session.flow.last_write.offset = None;
+        session.flow_mut().last_write.offset = None;
         let mut said = Output::default();
         if catch_unwind(AssertUnwindSafe(|| reply(session, &mut said))).is_err() {
             (self.shared().on_panic)();
             return self.close(key);
         }
-        if session.flow.state != State::Waiting
-            && let Some(command) = session.flow.own_command.take()
+        if session.flow().state != State::Waiting
+            && let Some(command) = session.flow_mut().own_command.take()
         {
             let slot = self.service.worker.slot();
             slot.called(command);
@@ -275,18 +274,18 @@ impl<D: Driver> WorkerPort<D> {
                 slot.failed(command);
             }
         }
-        if session.flow.state == State::Closing {
+        if session.flow().state == State::Closing {
             connection.forget_input();
         }
-        connection.session.flow.missing = 0;
+        connection.session.flow_mut().missing = 0;
         self.say_more(key, seen, said);
     }
 
     /// Says what another thread has for a connection, after what it has said before.
     fn say_more(&mut self, key: Key, seen: u64, mut said: Output) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.session.flow.queued_since = None;
-        connection.session.flow.wait_for(seen);
+        connection.session.flow_mut().queued_since = None;
+        connection.session.flow_mut().wait_for(seen);
         self.service.outbox.said.count_also(&mut said);
         if !connection.session.is_muted() {
             connection.channel.outgoing.say_more(said, &self.service.outbox);
@@ -314,16 +313,18 @@ impl<D: Driver> WorkerPort<D> {
                 self.goes_on(key, seen, |_, out| *out = said)
             }
             PortMessage::Part { key, said, seen, last: false } => self.say_more(key, seen, said),
-            PortMessage::Answer(key, seen, answer) => self.goes_on(key, seen, answer),
+            PortMessage::Answer(key, seen, answer) => {
+                self.goes_on(key, seen, |session, out| answer(session.own(), out))
+            }
             PortMessage::Heard(message) => {
                 self.deliveries.add(message, &self.service.worker.subscribers.borrow())
             }
             PortMessage::NotSubscribed { key, kind, names, text } => {
-                if let Some(connection) = self.connections.get_mut(key) {
-                    let (worker, session) = (&self.service.worker, &mut connection.session);
-                    names.iter().for_each(|name| leave(worker, session, kind, name));
-                }
-                self.goes_on(key, 0, |session, out| session.reply(out).error(text.as_bytes()));
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                connection.session.leave(&self.service.worker, kind, &names);
+                let mut said = Transcript::default();
+                said.error(text.as_bytes());
+                self.goes_on(key, 0, |session, out| session.say(&said, out));
             }
             PortMessage::Close(key) => self.close(key),
             PortMessage::TooLarge(key) => {
@@ -420,8 +421,8 @@ impl<D: Driver> WorkerPort<D> {
     fn goes_on_deferred(&mut self, key: Key) {
         let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
         if let Some(connection) = self.connection(key) {
-            connection.session.flow.state = State::Open;
-            connection.session.flow.missing = 0;
+            connection.session.flow_mut().state = State::Open;
+            connection.session.flow_mut().missing = 0;
             if is_paused && connection.channel.ended {
                 // As in Redis: a client that leaves during a pause has none of its commands run.
                 connection.forget_input();
@@ -436,7 +437,7 @@ impl<D: Driver> WorkerPort<D> {
         let now = self.service.turn.now;
         for key in take(&mut self.leaving) {
             let Some(connection) = self.connection(key) else { continue };
-            match connection.session.flow.queued_since {
+            match connection.session.flow().queued_since {
                 Some(since) if now - since > LEAVERS_WAIT => self.close(key),
                 Some(_) => self.leaving.push(key),
                 None => {}

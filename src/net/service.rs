@@ -20,8 +20,9 @@ use slotmap::SlotMap;
 use super::connection::Connection;
 use super::flow::State;
 use super::held::HeldConnections;
-use super::protocol::{Kind, Protocol, ProtocolGroup, Serving};
-use super::resp::Session;
+use super::protocol::{Kind, Protocol, Serving};
+use super::resp::RespGroup;
+use super::session::Session;
 use super::shared::{Shared, count};
 use super::transport::{Driver, Io, Key, Outbox, Sent};
 use super::turn::{ThisTurn, TurnOutcome};
@@ -127,7 +128,6 @@ impl Service {
         let mut serving = Serving {
             worker: &self.worker,
             turn: &mut self.turn,
-            scratch: &mut self.scratch,
             output: &mut self.outbox.said,
             ended: connection.channel.ended,
         };
@@ -135,20 +135,20 @@ impl Service {
         match &self.members[number].input {
             Input::Received(input) => {
                 let bytes = &self.input[input.clone()];
-                let used = session.run(&mut serving, bytes);
+                let used = session.run(&mut serving, &mut self.scratch, bytes);
                 unread.add(&bytes[used..]);
             }
             Input::Unread => {
                 session.say_owed(&mut serving);
-                if session.flow.missing == 0 {
-                    let used = session.run(&mut serving, unread.bytes());
+                if session.flow().missing == 0 {
+                    let used = session.run(&mut serving, &mut self.scratch, unread.bytes());
                     unread.use_up(used);
                 }
             }
         }
         connection.is_heavy = self.turn.alone.is_heavy();
         let end = self.outbox.said.end();
-        if self.outbox.said.len() > connection.session.flow.most_output {
+        if self.outbox.said.len() > connection.session.flow().most_output {
             // The last reply was cut off.
             self.outbox.said.truncate(said);
             self.worker.note_limit();
@@ -161,11 +161,12 @@ impl Service {
     /// Runs the commands of all members together whose commands can, as far as there is room.
     fn run_together(&mut self, first: usize, connections: &mut SlotMap<Key, Connection>) {
         let Service { worker, turn, outbox, held, members, like, input, scratch, .. } = self;
-        let mut group = <Session as Protocol>::Group::begin(worker, *like);
+        let mut group = RespGroup::begin(worker, *like);
         for member in &mut members[first..] {
             let Some(connection) = connections.get_mut(member.key) else { continue };
+            let Some(session) = connection.session.resp() else { continue };
             let Input::Received(received) = &member.input else { continue };
-            member.commands = group.add(&mut connection.session, &input[received.clone()], scratch);
+            member.commands = group.add(session, &input[received.clone()], scratch);
         }
         if !group.run(&mut outbox.said) {
             return;
@@ -174,8 +175,9 @@ impl Service {
             let Some(connection) = connections.get_mut(member.key) else { continue };
             let Input::Received(received) = &member.input else { continue };
             let Connection { key, channel, session, .. } = connection;
+            let Some(session) = session.resp() else { continue };
             let output = &mut outbox.said;
-            let mut serving = Serving { worker, turn, scratch, output, ended: channel.ended };
+            let mut serving = Serving { worker, turn, output, ended: channel.ended };
             let Some(ran) = group.end(session, member.commands.clone(), &mut serving) else {
                 worker.note_limit();
                 continue;
@@ -229,14 +231,14 @@ impl Service {
             return false;
         }
         let settings = &self.worker.engine().settings().port;
-        let (mut hard, soft) = if connection.session.subscribed.is_some() {
+        let (mut hard, soft) = if connection.session.is_subscriber() {
             let hard = settings.pubsub_hard.load(Ordering::Relaxed);
             let hard = if hard == 0 { usize::MAX } else { hard };
             (hard, settings.pubsub_soft.load(Ordering::Relaxed))
         } else {
             (settings.most_output(), settings.output_soft.load(Ordering::Relaxed))
         };
-        if !connection.session.is_logged_in() {
+        if connection.session.access().user.is_none() {
             hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
         }
         let is_over = connection.channel.outgoing.is_over(hard, soft, self.turn.now);
@@ -270,11 +272,11 @@ impl Service {
         connection: &mut Connection,
     ) -> TurnOutcome {
         // It has waited for us, so it has not been idle.
-        connection.session.flow.client.last_seen.store(self.turn.recently, Ordering::Relaxed);
+        connection.session.flow().client.last_seen.store(self.turn.recently, Ordering::Relaxed);
         let sent = self.send(io, connection);
         connection.show_condition();
         match sent {
-            TurnOutcome::Stays if connection.session.flow.state == State::Open => {
+            TurnOutcome::Stays if connection.session.flow().state == State::Open => {
                 connection.outcome()
             }
             sent => sent,
@@ -284,7 +286,7 @@ impl Service {
     /// Whether a connection has been idle, or above the soft limit, for too long.
     pub fn is_overdue(&self, connection: &Connection) -> bool {
         let (settings, now) = (&self.worker.engine().settings().port, self.turn.now);
-        let is_subscriber = connection.session.subscribed.is_some();
+        let is_subscriber = connection.session.is_subscriber();
         let soft = if is_subscriber {
             &settings.pubsub_soft_seconds
         } else {
@@ -296,9 +298,9 @@ impl Service {
         }
         let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
         let session = &connection.session;
-        let seen = session.flow.client.last_seen.load(Ordering::Relaxed);
+        let seen = session.flow().client.last_seen.load(Ordering::Relaxed);
         let idle = self.worker.shared.clock(now).saturating_sub(seen);
-        let waits = session.flow.is_waiting() || connection.channel.outgoing.is_held();
+        let waits = session.flow().is_waiting() || connection.channel.outgoing.is_held();
         timeout > 0 && !waits && !is_subscriber && idle > timeout * 1000
     }
 }

@@ -1,5 +1,6 @@
 //! What the ports of all workers share: their clients, and how to send them messages.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,8 +11,7 @@ use parking_lot::Mutex;
 
 use super::client::Client;
 use super::figures::Figures;
-use super::memcached::DelayedFlushes;
-use super::resp::Session;
+use super::flushes::DelayedFlushes;
 use super::transport::{Accepted, Announced, Key, Output, TlsServer};
 use crate::command::{HostCommand, SubscriptionKind};
 use crate::engine::{ChannelName, Engine, HeardMessage, Inbox, ListenerRow};
@@ -22,6 +22,8 @@ pub struct Shared {
     pub engine: Arc<Engine>,
     /// Counts a panic that was caught.
     pub on_panic: fn(),
+    /// The size of a connection.
+    pub connection_bytes: usize,
     workers: Box<[CachePadded<PerWorker>]>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_id: AtomicU64,
@@ -118,7 +120,7 @@ pub enum PortMessage {
     },
     /// The result of a main-thread task for a connection, which then goes on, and the position of
     /// the log that it must wait for; 0 for none.
-    Answer(Key, u64, Answer),
+    Answer(Key, u64, Answer<dyn Any>),
     /// A message for subscribers.
     Heard(Arc<HeardMessage>),
     /// The host was not told of these subscriptions of a connection, which gets this error.
@@ -139,17 +141,24 @@ pub enum PortMessage {
     TooLarge(Key),
 }
 
-/// Gives a connection the result of a main-thread task; appends its reply to the buffer.
-pub type Answer = Box<dyn FnOnce(&mut Session, &mut Output) + Send>;
+/// Gives the session of a connection the result of a main-thread task; appends its reply to the
+/// buffer.
+pub type Answer<S> = Box<dyn FnOnce(&mut S, &mut Output) + Send>;
 
 impl Shared {
     /// For as many workers as the engine has.
-    pub fn new(engine: Arc<Engine>, listeners: Vec<ListenerRow>, on_panic: fn()) -> Self {
+    pub fn new(
+        engine: Arc<Engine>,
+        listeners: Vec<ListenerRow>,
+        on_panic: fn(),
+        connection_bytes: usize,
+    ) -> Self {
         let per_worker = |_| CachePadded::new(PerWorker::default());
         Shared {
             workers: (0..engine.config().workers).map(per_worker).collect(),
             engine,
             on_panic,
+            connection_bytes,
             clients: Mutex::default(),
             next_id: AtomicU64::new(1),
             connected: AtomicUsize::new(0),

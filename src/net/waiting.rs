@@ -1,9 +1,14 @@
 //! A connection that waits for another thread.
 
+use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use super::client::Client;
+use super::protocol::Protocol;
 use super::shared::{PortMessage, Shared};
-use super::transport::Key;
+use super::transport::{Key, Output};
+use crate::engine::{CalledFrom, JobDoor, JobOwner, JobReply, PortClient};
 
 /// A connection that waits for a message of another thread. If none comes, as after a panic there,
 /// the connection is closed.
@@ -30,9 +35,29 @@ impl WaitingConnection {
         self.shared.find(client).is_some()
     }
 
+    /// At most this many bytes may wait for the client.
+    pub fn most_output(&self) -> usize {
+        self.shared.engine.settings().port.most_output()
+    }
+
     /// The last position of the log so far.
     pub fn last_position(&self) -> u64 {
         self.shared.engine.ledger.log.last()
+    }
+
+    /// Ends its wait: `answer` is given its session, and appends the reply. `seen` is the position
+    /// of the log that the reply must wait for; 0 for none.
+    pub fn answers<P: Protocol>(
+        self,
+        seen: u64,
+        answer: impl FnOnce(&mut P, &mut Output) + Send + 'static,
+    ) {
+        let answer = move |session: &mut dyn Any, output: &mut Output| {
+            if let Some(session) = session.downcast_mut() {
+                answer(session, output);
+            }
+        };
+        self.ends(|key| PortMessage::Answer(key, seen, Box::new(answer)));
     }
 
     /// Sends it the message that ends its wait.
@@ -47,5 +72,62 @@ impl Drop for WaitingConnection {
         if !self.ended {
             self.send(PortMessage::Close);
         }
+    }
+}
+
+/// Makes the reply of a job for a client.
+pub trait MakeReply: Send + 'static {
+    /// Makes it.
+    fn make(self, to: WaitingConnection, client: &Client) -> Box<dyn JobReply>;
+}
+
+/// A client whose command, or job, runs elsewhere.
+pub struct AwaitingClient<R> {
+    shared: Arc<Shared>,
+    /// The client.
+    pub client: Arc<Client>,
+    reply: R,
+}
+
+impl<R: MakeReply> AwaitingClient<R> {
+    /// If it waits for a job, `reply` makes the reply.
+    pub fn new(shared: &Arc<Shared>, client: &Arc<Client>, reply: R) -> Self {
+        AwaitingClient { shared: Arc::clone(shared), client: Arc::clone(client), reply }
+    }
+
+    /// Its connection.
+    pub fn connection(&self) -> WaitingConnection {
+        WaitingConnection::new(&self.shared, self.client.worker, self.client.key)
+    }
+
+    /// The owner of its job.
+    pub fn owner(&self, db: u32) -> JobOwner {
+        let client = &self.client;
+        let (from, gone) = (client.called_from(), Arc::clone(&client.gone));
+        JobOwner { db, client: client.id, door: JobDoor::Port, from, gone }
+    }
+
+    /// The owner and the reply of its job.
+    pub fn job(self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+        let (owner, to) = (self.owner(db), self.connection());
+        (owner, self.reply.make(to, &self.client))
+    }
+}
+
+impl<R: MakeReply> PortClient for AwaitingClient<R> {
+    fn is_gone(&self) -> bool {
+        self.client.killed.load(Ordering::Relaxed)
+    }
+
+    fn called_from(&self) -> CalledFrom {
+        self.client.called_from()
+    }
+
+    fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+        let (said, seen, last) = (Output::default(), 0, false);
+        let Client { worker, key, .. } = *self.client;
+        // From now on it waits for a job, not for a shard.
+        self.shared.send(worker, PortMessage::Part { key, said, seen, last });
+        self.job(db)
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! `store ← command ← engine ← snapshot ← net, host`, and `sync ← engine`; only `host` (and the
 //! entry in lib.rs) names the module API; `unsafe` is only where the design allows it, with its
-//! reason. Lines and files are short enough to be read, every file is part of the crate, and a type
-//! name has one meaning.
+//! reason. No protocol of the ports knows another. Lines and files are short enough to be read,
+//! every file is part of the crate, and a type name has one meaning.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +19,13 @@ pub const LAYERS: [(&str, &[&str]); 7] = [
     ("net", &["host"]),
     ("host", &["net"]),
 ];
+
+/// The protocols of the ports, each a folder in src/net/.
+const PROTOCOLS: [&str; 2] = ["resp", "memcached"];
+
+/// Other files of src/net/ that name one of them. The list only gets shorter.
+const KNOW_PROTOCOLS: [&str; 6] =
+    ["mod.rs", "session.rs", "port.rs", "service.rs", "deliveries.rs", "turn.rs"];
 
 /// Where `unsafe` is allowed.
 const UNSAFE: [&str; 11] = [
@@ -142,6 +149,46 @@ fn no_layer_uses_what_it_may_not() {
         }
     }
     assert!(checked > 1000, "the sources were not found");
+}
+
+/// Whether a line names a protocol: as a module, or as the beginning of another name.
+fn names_protocol(line: &str, protocol: &str) -> bool {
+    let (first, rest) = protocol.split_at(1);
+    let title = first.to_uppercase() + rest;
+    line.split(|sign: char| !sign.is_alphanumeric()).any(|word| {
+        let after = word.strip_prefix(&title);
+        word == protocol
+            || after.is_some_and(|after| !after.starts_with(|next: char| next.is_lowercase()))
+    })
+}
+
+#[test]
+fn no_protocol_knows_another() {
+    let mut checked = 0;
+    for (path, text) in all_sources() {
+        let Some(path) = path.strip_prefix("src/net/") else { continue };
+        let own = PROTOCOLS.into_iter().find(|own| path.starts_with(&format!("{own}/")));
+        if KNOW_PROTOCOLS.contains(&path) {
+            continue;
+        }
+        for (number, line) in code(without_tests(&text)) {
+            for other in PROTOCOLS.into_iter().filter(|other| own != Some(*other)) {
+                assert!(!names_protocol(line, other), "src/net/{path}:{number} knows {other}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 1000, "the sources were not found");
+}
+
+#[test]
+fn names_of_protocols_are_found() {
+    for line in ["use super::resp::Head;", "x: RespReply<'_>", "Speaks::Resp =>", "ask_resp()"] {
+        assert!(names_protocol(line, "resp"), "{line}");
+    }
+    for line in ["session.resp3", "let response = 1;", "Responds", "memcached::FULL"] {
+        assert!(!names_protocol(line, "resp"), "{line}");
+    }
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! Requests that run by themselves.
 
-use super::caller::ItemCaller;
-use super::conversation::KeptKeys;
+use super::caller::{ItemCaller, MemcachedCaller};
 use super::parse::MemcachedRequest;
 use super::plan::{Planned, number};
 use super::reply::{MemcachedReply, ReplyForm, Wording};
-use super::run::{conversation, limits, planned};
+use super::run::{limits, planned};
+use super::session::KeptKeys;
 use super::stats;
 use crate::command::{Args, COMMANDS, Reply, base64, expires_at};
 use crate::engine::{Author, Call, Gate, Intent, Refusal};
 use crate::net::flow::State;
-use crate::net::resp::PortCaller;
 use crate::net::shared::count;
 use crate::store::Now;
 
@@ -21,36 +20,36 @@ pub(super) const VERSION: &str = concat!("1.6.18-midi-", env!("CARGO_PKG_VERSION
 pub(super) const FLUSHDB: usize = number("flushdb");
 
 /// Appends a line.
-pub(super) fn say_line(caller: &mut PortCaller<'_>, text: &[u8]) {
+pub(super) fn say_line(caller: &mut MemcachedCaller<'_>, text: &[u8]) {
     caller.output.own.extend_from_slice(text);
     caller.output.own.extend_from_slice(b"\r\n");
 }
 
 /// Whether what ran must be tried again later.
-fn is_put_off(caller: &PortCaller<'_>) -> bool {
+fn is_put_off(caller: &MemcachedCaller<'_>) -> bool {
     matches!(caller.session.flow.state, State::Deferred | State::Again)
 }
 
 /// Runs one call by itself. Returns where it ends; 0 if it has not run.
-pub(super) fn run_alone(caller: &mut PortCaller<'_>, planned: &Planned<'_>) -> usize {
-    let call = planned.call(caller.engine(), caller.session.db, limits(caller));
+pub(super) fn run_alone(caller: &mut MemcachedCaller<'_>, planned: &Planned<'_>) -> usize {
+    let call = planned.call(caller.engine(), caller.session.access.db, limits(caller));
     let has_failed = run_call(caller, call, planned.rights, planned.key(), planned.answered);
     if is_put_off(caller) {
         return 0;
     }
-    let talk = conversation(caller);
-    talk.keys = planned.keys.map(KeptKeys::of);
+    let session = &mut caller.session;
+    session.keys = planned.keys.map(KeptKeys::of);
     if has_failed && let Some(keys) = planned.keys {
         // The error stands for all keys behind it.
-        talk.keys = None;
-        talk.skipped = keys.left + keys.line_end;
+        session.keys = None;
+        session.skipped = keys.left + keys.line_end;
     }
     planned.end
 }
 
 /// Runs a call, if the user may make it. True if it was answered with an error here.
 fn run_call(
-    caller: &mut PortCaller<'_>,
+    caller: &mut MemcachedCaller<'_>,
     mut call: Call<'_>,
     rights: usize,
     key: &[u8],
@@ -78,22 +77,26 @@ fn run_call(
 }
 
 /// The error for a call that the user may not make: it needs the rights of this row.
-fn refusal(caller: &PortCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Vec<u8>> {
+fn refusal(caller: &MemcachedCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Vec<u8>> {
     let key = [call.args.get(0), call.args.get(1)];
     denied(caller, rights, &Args::new(&key[..call.args.len().min(2)]))
 }
 
 /// The error for a user without the rights of this row.
-pub(super) fn denied(caller: &PortCaller<'_>, rights: usize, args: &Args<'_>) -> Option<Vec<u8>> {
-    let (user, name) = (caller.session.user.as_ref()?, COMMANDS[rights].name);
-    let denied = user.check(rights, args, caller.session.db).err()?;
+pub(super) fn denied(
+    caller: &MemcachedCaller<'_>,
+    rights: usize,
+    args: &Args<'_>,
+) -> Option<Vec<u8>> {
+    let (user, name) = (caller.session.access.user.as_ref()?, COMMANDS[rights].name);
+    let denied = user.check(rights, args, caller.session.access.db).err()?;
     caller.worker.note_refusal(denied.is_of_key(), || Refusal::new(user, denied, name, args));
     Some(denied.text(name, args))
 }
 
 /// Answers a request that is no call of one key; returns where it ends, 0 if it has not run.
 pub(super) fn own_request(
-    caller: &mut PortCaller<'_>,
+    caller: &mut MemcachedCaller<'_>,
     request: MemcachedRequest<'_>,
     end: usize,
     is_silent: bool,
@@ -114,7 +117,7 @@ pub(super) fn own_request(
         }
         MemcachedRequest::Refused(text, skipped) => {
             say_line(caller, text.as_bytes());
-            conversation(caller).skipped = skipped;
+            caller.session.skipped = skipped;
         }
         request => {
             if let Some(planned) = planned(caller, request, end, is_silent) {
@@ -125,12 +128,12 @@ pub(super) fn own_request(
     end
 }
 
-fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: bool) -> usize {
+fn flush_all(caller: &mut MemcachedCaller<'_>, delay: i32, end: usize, is_silent: bool) -> usize {
     let clock = caller.engine().config().clock;
     let call = Call {
         command: FLUSHDB,
         args: Args::new(&[b"flushdb"]),
-        db: caller.session.db,
+        db: caller.session.access.db,
         now: Now::lazy(clock),
         limits: caller.limits,
         prefix: "",
@@ -147,18 +150,18 @@ fn flush_all(caller: &mut PortCaller<'_>, delay: i32, end: usize, is_silent: boo
             None => reply.ok(),
         }
         if !is_refused {
-            caller.worker.shared.flushes.set(caller.session.db, at);
+            caller.worker.shared.flushes.set(caller.session.access.db, at);
         }
         return end;
     }
     if !run_call(caller, call, FLUSHDB, b"", answered) && !is_put_off(caller) {
-        caller.worker.shared.flushes.set(caller.session.db, None);
+        caller.worker.shared.flushes.set(caller.session.access.db, None);
     }
     if is_put_off(caller) { 0 } else { end }
 }
 
 /// The error for a call that is not allowed now. One that would only have to wait is.
-fn refusal_of_gate(caller: &PortCaller<'_>, call: &Call<'_>) -> Option<Vec<u8>> {
+fn refusal_of_gate(caller: &MemcachedCaller<'_>, call: &Call<'_>) -> Option<Vec<u8>> {
     let row = COMMANDS[call.command];
     match caller.engine().ledger.gate(Intent::OfPort(row.flags)) {
         Gate::Refuse(error) => Some(error.text(row.name, &call.args)),
@@ -169,7 +172,7 @@ fn refusal_of_gate(caller: &PortCaller<'_>, call: &Call<'_>) -> Option<Vec<u8>> 
 /// The data of a storage command is too large. It is skipped, and what a `set` should have replaced
 /// is removed.
 fn too_large(
-    caller: &mut PortCaller<'_>,
+    caller: &mut MemcachedCaller<'_>,
     request: MemcachedRequest<'_>,
     skipped: usize,
     end: usize,
@@ -184,6 +187,6 @@ fn too_large(
     if !is_silent {
         say_line(caller, b"SERVER_ERROR object too large for cache");
     }
-    conversation(caller).skipped = skipped;
+    caller.session.skipped = skipped;
     end
 }

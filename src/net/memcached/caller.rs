@@ -1,26 +1,23 @@
 //! A command of a connection that speaks memcached's protocol, as its worker runs it: how it is
 //! answered, and how it waits.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use super::reply::{MemcachedReply, OneWording, Wording};
+use super::session::MemcachedSession;
 use crate::command::{DoorCommand, Reply, Transcript};
-use crate::engine::{
-    self, Call, CalledFrom, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor,
-};
+use crate::engine::{self, Call, JobOwner, JobReply, Origin, WaitsFor};
+use crate::net::caller::PortCaller;
 use crate::net::client::Client;
 use crate::net::flow::State;
 use crate::net::protocol::Protocol;
-use crate::net::resp::PortCaller;
-use crate::net::shared::{PortMessage, Shared};
-use crate::net::transport::Output;
-use crate::net::waiting::WaitingConnection;
+use crate::net::waiting::{MakeReply, WaitingConnection};
+
+/// What a connection's requests run with.
+pub type MemcachedCaller<'a> = PortCaller<'a, MemcachedSession>;
 
 /// A command of a connection.
 pub struct ItemCaller<'c, 'p> {
     /// The connection.
-    pub port: &'c mut PortCaller<'p>,
+    pub port: &'c mut MemcachedCaller<'p>,
     /// The command's key.
     pub key: &'c [u8],
     /// How it is answered.
@@ -28,15 +25,9 @@ pub struct ItemCaller<'c, 'p> {
 }
 
 impl ItemCaller<'_, '_> {
-    /// The command is answered later, by whoever runs it.
-    fn wait_with(&mut self) -> AwaitedItem {
-        let session = &mut *self.port.session;
-        session.flow.state = State::Waiting;
-        if let Some(conversation) = &mut session.memcached {
-            conversation.waiting = Some((self.key.into(), self.answered));
-        }
-        let client = Arc::clone(&session.flow.client);
-        AwaitedItem { shared: Arc::clone(&self.port.worker.shared), client }
+    /// Keeps what its answer needs, for whoever runs it.
+    fn keep_wording(&mut self) {
+        self.port.session.waiting = Some((self.key.into(), self.answered));
     }
 }
 
@@ -60,15 +51,13 @@ impl engine::Caller for ItemCaller<'_, '_> {
     }
 
     fn wait(&mut self, whom: WaitsFor) -> Option<Origin> {
-        let awaited = self.wait_with();
-        let queued = (whom == WaitsFor::Shard).then_some(self.port.turn.now);
-        self.port.session.flow.queued_since = queued;
-        let (worker, connection) = (awaited.client.worker, awaited.client.key.packed());
-        Some(Origin::Worker { worker, connection, client: Box::new(awaited) })
+        self.keep_wording();
+        Some(self.port.wait_for(whom, ItemReplyMaker))
     }
 
     fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)> {
-        Some(self.wait_with().job(db))
+        self.keep_wording();
+        Some(self.port.waiting(ItemReplyMaker).job(db))
     }
 
     fn hold_up(&mut self) {
@@ -80,41 +69,12 @@ impl engine::Caller for ItemCaller<'_, '_> {
     }
 }
 
-/// A client whose command, or job, runs elsewhere.
-struct AwaitedItem {
-    shared: Arc<Shared>,
-    client: Arc<Client>,
-}
+/// Makes replies of jobs.
+struct ItemReplyMaker;
 
-impl AwaitedItem {
-    fn job(&self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
-        let client = &self.client;
-        let gone = Arc::clone(&client.gone);
-        let from = client.called_from();
-        let owner = JobOwner { db, client: client.id, door: JobDoor::Port, from, gone };
-        let to = WaitingConnection::new(&self.shared, client.worker, client.key);
-        (
-            owner,
-            Box::new(ItemJobAnswer { to, client: client.id, said: Transcript::default(), seen: 0 }),
-        )
-    }
-}
-
-impl PortClient for AwaitedItem {
-    fn is_gone(&self) -> bool {
-        self.client.killed.load(Ordering::Relaxed)
-    }
-
-    fn called_from(&self) -> CalledFrom {
-        self.client.called_from()
-    }
-
-    fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
-        let (said, seen, last) = (Output::default(), 0, false);
-        let (worker, key) = (self.client.worker, self.client.key);
-        // From now on it waits for a job, not for a shard.
-        self.shared.send(worker, PortMessage::Part { key, said, seen, last });
-        self.job(db)
+impl MakeReply for ItemReplyMaker {
+    fn make(self, to: WaitingConnection, client: &Client) -> Box<dyn JobReply> {
+        Box::new(ItemJobAnswer { to, client: client.id, said: Transcript::default(), seen: 0 })
     }
 }
 
@@ -143,9 +103,6 @@ impl JobReply for ItemJobAnswer {
 
     fn finish(self: Box<Self>) {
         let ItemJobAnswer { to, said, seen, .. } = *self;
-        let answer = Box::new(move |session: &mut _, output: &mut _| {
-            Protocol::say(session, &said, output);
-        });
-        to.ends(|key| PortMessage::Answer(key, seen, answer));
+        to.answers(seen, move |session: &mut MemcachedSession, output| session.say(&said, output));
     }
 }

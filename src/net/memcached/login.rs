@@ -2,14 +2,15 @@
 //! password.
 
 use super::alone::say_line;
+use super::caller::MemcachedCaller;
 use super::parse::{MemcachedRequest, ParsedRequest, parse};
-use super::run::{conversation, not_whole};
+use super::run::not_whole;
 use crate::limits::MEMCACHED_LOGIN_BYTES;
-use crate::net::resp::{Login, PortCaller, ask_for_login};
+use crate::net::login::{Login, ask_for_login};
 
 /// Takes a request of a client that has not logged in. Returns where it ends.
-pub(super) fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
-    let seen = std::mem::take(&mut conversation(caller).seen);
+pub(super) fn run(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
+    let seen = std::mem::take(&mut caller.session.seen);
     let (request, end) = match parse(input, MEMCACHED_LOGIN_BYTES, seen) {
         ParsedRequest::Request(request, end, _) => (request, end),
         parsed => return not_whole(caller, input, &parsed),
@@ -24,11 +25,11 @@ pub(super) fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
             return end + keys.left + keys.line_end;
         }
         MemcachedRequest::TooLarge(_, skipped) => {
-            conversation(caller).skipped = skipped;
+            caller.session.skipped = skipped;
             say_line(caller, b"CLIENT_ERROR auth token too long");
         }
         MemcachedRequest::Refused(_, skipped) => {
-            conversation(caller).skipped = skipped;
+            caller.session.skipped = skipped;
             say_line(caller, UNAUTHENTICATED);
         }
         _ => say_line(caller, UNAUTHENTICATED),
@@ -38,7 +39,7 @@ pub(super) fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
 
 const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated";
 
-fn log_in(caller: &mut PortCaller<'_>, token: &[u8]) {
+fn log_in(caller: &mut MemcachedCaller<'_>, token: &[u8]) {
     let mut words = token.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let (Some(name), Some(password)) = (words.next(), words.next()) else {
         return say_line(caller, b"CLIENT_ERROR bad authentication token format");

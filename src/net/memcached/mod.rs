@@ -6,26 +6,24 @@
 //! reply ◄─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A connection that speaks them has a [`Conversation`] beside the session that every connection
-//! has: its user, its database, what it waits for. Commands are rows of the one command table:
-//! those of Redis where they do the same, rows of their own (`command/item.rs`) where they do not.
+//! `session.rs` has what a connection keeps between its commands. Commands are rows of the one
+//! command table: those of Redis where they do the same, rows of their own (`command/item.rs`)
+//! where they do not.
 
 mod alone;
 mod caller;
-mod conversation;
 mod delayed;
-mod flushes;
 mod login;
 pub mod parse;
 mod plan;
+mod protocol;
 mod reply;
 mod run;
+mod session;
 mod stats;
 
-pub use conversation::Conversation;
-pub use delayed::flush_due;
-pub use flushes::DelayedFlushes;
-pub use run::run;
+pub(super) use delayed::flush_due;
+pub(super) use session::MemcachedSession;
 
 /// To a client that connects when all places are taken.
 pub const FULL: &[u8] = b"ERROR Too many open connections\r\n";
@@ -36,6 +34,6 @@ pub const PROTECTED: &[u8] = b"SERVER_ERROR protected mode is on, and the defaul
     user, or midi.protected-mode no\r\n";
 
 /// The last words to a client whose commands were taken back.
-pub const UNDONE: &[u8] =
+const UNDONE: &[u8] =
     b"SERVER_ERROR UNBLOCKED force unblock from blocking operation, instance state changed (master \
       -> replica?)\r\n";

@@ -3,29 +3,29 @@
 use std::sync::atomic::Ordering;
 
 use super::alone::{own_request, run_alone, say_line};
-use super::caller::ItemCaller;
-use super::conversation::{Conversation, KeptKeys};
+use super::caller::{ItemCaller, MemcachedCaller};
 use super::login;
 use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
 use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
+use super::session::KeptKeys;
 use crate::command::{COMMANDS, Limits};
 use crate::engine::{Gate, Gates, Intent, Outcome, Taking};
 use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
+use crate::net::access::UserState;
 use crate::net::flow::State;
-use crate::net::resp::{PortCaller, UserState};
 use crate::net::shared::count;
 use crate::net::turn::Pace;
 
 /// Runs the requests at the start of a connection's input, as long as it may go on; returns their
 /// length.
-pub fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
+pub fn run(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
     let mut at = 0;
     let mut pace = Pace::default();
     // What other work on this thread has seen does not concern this connection.
     caller.slot().take_seen();
     caller.session.flow.missing = 0;
-    while caller.session.may_run()
+    while caller.session.flow.may_run()
         && caller.output.len() <= OUTPUT_PAUSE
         && !caller.turn.alone.is_over()
         && !pace.is_over(caller.turn.at_once)
@@ -40,17 +40,12 @@ pub fn run(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
     at
 }
 
-/// The state of the protocol.
-pub(super) fn conversation<'c>(caller: &'c mut PortCaller<'_>) -> &'c mut Conversation {
-    caller.session.memcached.get_or_insert_default()
-}
-
 /// To a client whose database does not exist.
 const NO_DATABASE: &[u8] =
     b"SERVER_ERROR midi.memcached-database is not the number of a database of the server";
 
 /// The limits of requests.
-pub(super) fn limits(caller: &PortCaller<'_>) -> Limits {
+pub(super) fn limits(caller: &MemcachedCaller<'_>) -> Limits {
     let most = caller.engine().settings().port.memcached_item_size.load(Ordering::Relaxed);
     Limits { max_value_bytes: caller.limits.max_value_bytes.min(most), ..caller.limits }
 }
@@ -67,14 +62,14 @@ enum PlanStop<'i> {
     Incomplete(ParsedRequest<'i>),
 }
 
-fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
-    let talk = conversation(caller);
-    if talk.skipped > 0 {
-        let skipped = talk.skipped.min(input.len());
-        talk.skipped -= skipped;
+fn run_some(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
+    let session = &mut caller.session;
+    if session.skipped > 0 {
+        let skipped = session.skipped.min(input.len());
+        session.skipped -= skipped;
         return skipped;
     }
-    match caller.session.refresh(caller.engine()) {
+    match caller.session.access.refresh(caller.engine()) {
         UserState::Good => {}
         UserState::Unknown => {
             caller.session.flow.state = State::Deferred;
@@ -85,15 +80,15 @@ fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
             return 0;
         }
     }
-    if caller.session.user.is_none() {
+    if caller.session.access.user.is_none() {
         return login::run(caller, input);
     }
-    if caller.session.db >= caller.engine().config().databases {
+    if caller.session.access.db >= caller.engine().config().databases {
         say_line(caller, NO_DATABASE);
         caller.session.flow.state = State::Closing;
         return input.len();
     }
-    let kept = conversation(caller).keys.clone();
+    let kept = caller.session.keys.clone();
     let mut plan = RequestPlan::default();
     let stop = fill(caller, input, kept.as_ref().map(KeptKeys::keys), &mut plan);
     if !plan.0.is_empty() {
@@ -103,7 +98,7 @@ fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
         PlanStop::End => 0,
         PlanStop::Alone(planned) => run_alone(caller, &planned),
         PlanStop::Own(request, end, is_silent) => {
-            conversation(caller).seen = 0;
+            caller.session.seen = 0;
             own_request(caller, request, end, is_silent)
         }
         PlanStop::Incomplete(parsed) => not_whole(caller, input, &parsed),
@@ -112,14 +107,14 @@ fn run_some(caller: &mut PortCaller<'_>, input: &[u8]) -> usize {
 
 /// The input begins with a request that has not come as a whole.
 pub(super) fn not_whole(
-    caller: &mut PortCaller<'_>,
+    caller: &mut MemcachedCaller<'_>,
     input: &[u8],
     parsed: &ParsedRequest<'_>,
 ) -> usize {
     match parsed {
         ParsedRequest::Incomplete(missing) => caller.session.flow.missing = *missing,
         ParsedRequest::NoLine => {
-            conversation(caller).seen = input.len();
+            caller.session.seen = input.len();
             caller.session.flow.missing = 1;
         }
         ParsedRequest::TooLong | ParsedRequest::Request(..) => {
@@ -132,14 +127,14 @@ pub(super) fn not_whole(
 
 /// Adds the calls at the start of the input to a plan, until something stops it.
 fn fill<'i>(
-    caller: &mut PortCaller<'_>,
+    caller: &mut MemcachedCaller<'_>,
     input: &'i [u8],
     mut keys: Option<KeysOfLine<'i>>,
     plan: &mut RequestPlan<'i>,
 ) -> PlanStop<'i> {
     let most = limits(caller).max_value_bytes;
     let is_full = is_full(caller);
-    let mut seen = std::mem::take(&mut conversation(caller).seen);
+    let mut seen = std::mem::take(&mut caller.session.seen);
     let mut at = 0;
     while !plan.0.is_full() {
         let planned = if let Some(line) = keys {
@@ -186,7 +181,7 @@ fn fill<'i>(
 }
 
 /// Whether no key may take more memory.
-fn is_full(caller: &PortCaller<'_>) -> bool {
+fn is_full(caller: &MemcachedCaller<'_>) -> bool {
     caller.engine().gates().has(Gates::FULL.and(Gates::OUT_OF_MEMORY))
 }
 
@@ -194,7 +189,7 @@ fn is_full(caller: &PortCaller<'_>) -> bool {
 /// reads.
 #[inline]
 pub(super) fn planned<'i>(
-    caller: &PortCaller<'_>,
+    caller: &MemcachedCaller<'_>,
     request: MemcachedRequest<'i>,
     end: usize,
     is_silent: bool,
@@ -213,24 +208,24 @@ pub(super) fn planned<'i>(
 }
 
 /// Whether a call may run together with others.
-fn goes(caller: &PortCaller<'_>, planned: &Planned<'_>) -> bool {
+fn goes(caller: &MemcachedCaller<'_>, planned: &Planned<'_>) -> bool {
     let (engine, session) = (caller.engine(), &*caller.session);
-    session.is_plain()
+    session.access.plain
         && !planned.is_no_use
         && engine.ledger.gate(Intent::OfPort(COMMANDS[planned.command].flags)) == Gate::Go
-        && session.may(engine, planned.rights, &planned.args_of_rights())
+        && session.access.may(engine, planned.rights, &planned.args_of_rights())
 }
 
 /// Runs calls that go together; returns where the last one that ran ends.
-fn run_together(caller: &mut PortCaller<'_>, plan: &RequestPlan<'_>) -> usize {
+fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usize {
     caller.turn.alone.interrupt();
     let (engine, slot, limits) = (caller.engine(), caller.slot(), limits(caller));
-    let calls = PlannedCalls { plan, engine, db: caller.session.db, limits };
+    let calls = PlannedCalls { plan, engine, db: caller.session.access.db, limits };
     let list = plan.0.iter().map(|planned| (planned.key(), planned.answered));
     let most = caller.session.flow.most_output;
     let mut reply = MemcachedReply::new(caller.output, list).up_to(most);
     let (done, outcome) = if let [planned] = &plan.0[..] {
-        let call = planned.call(engine, caller.session.db, limits);
+        let call = planned.call(engine, caller.session.access.db, limits);
         match engine.attempt(slot, &call, Taking::WORKER, &mut reply) {
             Outcome::Done => (1, Outcome::Done),
             other => (0, other),
@@ -244,10 +239,10 @@ fn run_together(caller: &mut PortCaller<'_>, plan: &RequestPlan<'_>) -> usize {
     let last = if outcome == Outcome::Done { &plan.0[done - 1] } else { &plan.0[done] };
     if outcome != Outcome::Done {
         caller.said = caller.output.end();
-        let mut call = last.call(engine, caller.session.db, limits);
+        let mut call = last.call(engine, caller.session.access.db, limits);
         let (key, answered) = (last.key(), last.answered);
         engine.go_on(slot, &mut call, outcome, &mut ItemCaller { port: caller, key, answered });
     }
-    conversation(caller).keys = last.keys.map(KeptKeys::of);
+    caller.session.keys = last.keys.map(KeptKeys::of);
     last.end
 }

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::alone::{VERSION, denied, say_line};
+use super::caller::MemcachedCaller;
 use super::plan::number;
 use super::reply::{MemcachedReply, ReplyForm, Wording};
 use crate::command::{Args, Reply, number_of};
 use crate::engine::Speaks;
 use crate::net::client::Client;
-use crate::net::resp::PortCaller;
 
 /// Answers `stats`, with the words behind it.
-pub(super) fn say(caller: &mut PortCaller<'_>, which: &[u8], how: &[u8]) {
+pub(super) fn say(caller: &mut MemcachedCaller<'_>, which: &[u8], how: &[u8]) {
     match which {
         b"" => general(caller),
         b"settings" => settings(caller),
@@ -50,7 +50,7 @@ const CLIENT_LIST: usize = number("client|list");
 const RESET_STAT: usize = number("config|resetstat");
 
 /// Whether the user has the rights of a row; if not, it has been told.
-fn may(caller: &mut PortCaller<'_>, rights: usize, command: &[&[u8]]) -> bool {
+fn may(caller: &mut MemcachedCaller<'_>, rights: usize, command: &[&[u8]]) -> bool {
     let refused = denied(caller, rights, &Args::new(command));
     let answered = Wording { form: ReplyForm::Said, is_silent: false };
     if let Some(text) = &refused {
@@ -59,7 +59,7 @@ fn may(caller: &mut PortCaller<'_>, rights: usize, command: &[&[u8]]) -> bool {
     refused.is_none()
 }
 
-fn reset(caller: &mut PortCaller<'_>) {
+fn reset(caller: &mut MemcachedCaller<'_>) {
     if may(caller, RESET_STAT, &[b"config", b"resetstat"]) {
         caller.worker.shared.reset_figures();
         say_line(caller, b"RESET");
@@ -67,7 +67,7 @@ fn reset(caller: &mut PortCaller<'_>) {
 }
 
 /// The connections that speak memcached's protocol, by their descriptors.
-fn connections(caller: &mut PortCaller<'_>) {
+fn connections(caller: &mut MemcachedCaller<'_>) {
     let shared = &caller.worker.shared;
     let (now, own) = (shared.clock(caller.turn.now), caller.session.flow.client.id);
     let clients = shared.clients();
@@ -107,11 +107,11 @@ fn state(client: &Client) -> &'static str {
     }
 }
 
-fn stat(caller: &mut PortCaller<'_>, name: &str, value: impl Display) {
+fn stat(caller: &mut MemcachedCaller<'_>, name: &str, value: impl Display) {
     say_line(caller, format!("STAT {name} {value}").as_bytes());
 }
 
-fn general(caller: &mut PortCaller<'_>) {
+fn general(caller: &mut MemcachedCaller<'_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let uptime = caller.worker.shared.clock(caller.turn.now) / 1000;
     let engine = caller.engine();
@@ -125,7 +125,7 @@ fn general(caller: &mut PortCaller<'_>) {
         let numbers = names.iter().filter_map(|name| number_of(name));
         numbers.map(|number| counted.commands[number].count.calls).sum()
     };
-    let census = engine.ledger.books.census(caller.session.db);
+    let census = engine.ledger.books.census(caller.session.access.db);
     let limit = match engine.ledger.eviction.limit().bytes {
         i64::MAX => 0,
         bytes => bytes,
@@ -155,7 +155,7 @@ fn general(caller: &mut PortCaller<'_>) {
     stat(caller, "evictions", counted.evicted);
 }
 
-fn settings(caller: &mut PortCaller<'_>) {
+fn settings(caller: &mut MemcachedCaller<'_>) {
     let port = &caller.engine().settings().port;
     let max = port.max_clients.load(Ordering::Relaxed);
     let size = port.memcached_item_size.load(Ordering::Relaxed);

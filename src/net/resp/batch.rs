@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 
-use super::caller::PortCaller;
+use super::caller::RespCaller;
 use super::gathered::LargeArgument;
 use super::plain::PLAIN_NUMBER;
-use super::session::{Session, SessionRights};
+use super::session::RespSession;
 use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use crate::command::{Args, COMMANDS, Limits, Named};
 use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking, Together, may_be_slow};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
+use crate::net::access::SessionRights;
 use crate::net::client::Client;
 use crate::net::shared::count;
 use crate::net::worker::PortWorker;
@@ -97,8 +98,8 @@ impl<'i> CommandBatch<'i> {
 
     /// The commands that follow are another connection's. The known forms stay if it has the same
     /// rights.
-    pub fn begin_another(&mut self, session: &Session) {
-        let rights = session.rights();
+    pub fn begin_another(&mut self, session: &RespSession) {
+        let rights = session.access.rights();
         if Some(rights) != self.rights || !session.parser.is_between() {
             self.known = [None, None];
         }
@@ -126,7 +127,7 @@ impl<'i> CommandBatch<'i> {
     pub fn take(
         &mut self,
         engine: &Engine,
-        session: &mut Session,
+        session: &mut RespSession,
         input: &'i [u8],
         args: &mut ArgList,
         limits: &RequestLimits,
@@ -165,7 +166,7 @@ impl<'i> CommandBatch<'i> {
     fn add(
         &mut self,
         engine: &Engine,
-        session: &Session,
+        session: &RespSession,
         input: &'i [u8],
         args: &ArgList,
         end: usize,
@@ -186,7 +187,7 @@ impl<'i> CommandBatch<'i> {
             && session.is_plain()
             && row.check_arity(&list).is_ok()
             && engine.ledger.gate(Intent::OfPort(row.flags)) == Gate::Go
-            && session.may(engine, named.number, &list);
+            && session.access.may(engine, named.number, &list);
         if goes {
             let Named { number, prefix } = named;
             let (args, key) = ((first as u16, self.args.len() as u16), first + row.first_key());
@@ -203,13 +204,13 @@ impl<'i> CommandBatch<'i> {
     /// of this form are added without further checks. `input` begins with that command.
     fn expect_more(
         &mut self,
-        session: &Session,
+        session: &RespSession,
         input: &[u8],
         args: &ArgList,
         limits: &RequestLimits,
     ) {
         let Some(&PlannedCommand { number, prefix, .. }) = self.commands.last() else { return };
-        if session.may_on_all_keys(number.into())
+        if session.access.may_on_all_keys(number.into())
             && let Some(head) = Head::of(input, args, limits)
         {
             let key = COMMANDS[usize::from(number)].first_key() as u16;
@@ -332,9 +333,10 @@ impl<'i> CommandBatch<'i> {
 
     /// Goes on with a command that could not run here and now. Returns where it ends.
     #[cold]
-    pub fn go_on(&self, command: usize, outcome: Outcome, caller: &mut PortCaller<'_>) -> usize {
+    pub fn go_on(&self, command: usize, outcome: Outcome, caller: &mut RespCaller<'_>) -> usize {
         let (engine, limits) = (caller.engine(), caller.limits);
-        let calls = BatchCalls { batch: self, engine, db: caller.session.db, limits: &limits };
+        let calls =
+            BatchCalls { batch: self, engine, db: caller.session.access.db, limits: &limits };
         let mut call = calls.call(command);
         caller.said = caller.output.end();
         engine.go_on(caller.slot(), &mut call, outcome, caller);
@@ -393,11 +395,11 @@ impl Together for BatchCalls<'_, '_> {
 
 /// The limits for a connection's requests.
 #[inline]
-pub fn request_limits(session: &Session, limits: &Limits) -> RequestLimits {
+pub fn request_limits(session: &RespSession, limits: &Limits) -> RequestLimits {
     // Limits of keys and values have their own errors, and do not apply to names and other
     // arguments.
     let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
-    let authenticated = session.user.is_some();
+    let authenticated = session.access.user.is_some();
     // Those of a plain command are short; a client that has not logged in gets no memory.
     let large_bytes =
         if authenticated { limits.keep_bytes.max(PLAIN_NUMBER + 1) } else { usize::MAX };

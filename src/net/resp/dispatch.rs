@@ -2,14 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use super::caller::PortCaller;
+use super::caller::RespCaller;
 use super::commands::{aborted, not_here, queue, run_own};
 use super::named::note;
-use super::session::{NO_AUTH, UserState};
+use super::session::NO_AUTH;
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
 };
 use crate::engine::{Author, Call, Denied, Gate, Intent, Refusal, User};
+use crate::net::access::UserState;
 use crate::net::flow::State;
 use crate::store::Now;
 
@@ -24,7 +25,7 @@ enum Judged {
 }
 
 /// Runs one command of any kind.
-pub fn run_command(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub fn run_command(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     match caller.session.refresh(caller.engine()) {
         UserState::Good => {}
         UserState::Unknown => return caller.session.flow.state = State::Deferred,
@@ -57,7 +58,7 @@ pub fn run_command(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 
 /// A connection's call of a command in the table.
 #[inline]
-fn call<'a>(caller: &PortCaller<'_>, named: Named, args: &Args<'a>) -> Call<'a> {
+fn call<'a>(caller: &RespCaller<'_>, named: Named, args: &Args<'a>) -> Call<'a> {
     let Named { number: command, prefix } = named;
     Call {
         command,
@@ -73,7 +74,7 @@ fn call<'a>(caller: &PortCaller<'_>, named: Named, args: &Args<'a>) -> Call<'a> 
 }
 
 /// Runs a command in the table, if the user may call it.
-fn run_table_command(caller: &mut PortCaller<'_>, mut call: Call<'_>) {
+fn run_table_command(caller: &mut RespCaller<'_>, mut call: Call<'_>) {
     if let Err(error) = call.row().check_form(&call.args) {
         caller.slot().rejected(call.command);
         return call.refuse(error, &mut caller.reply());
@@ -95,8 +96,8 @@ fn run_table_command(caller: &mut PortCaller<'_>, mut call: Call<'_>) {
 ///
 /// # Errors
 /// Redis's text about what is not allowed.
-fn check_rights(caller: &PortCaller<'_>, call: &Call<'_>) -> Result<(), Vec<u8>> {
-    let Some(user) = &caller.session.user else { return Err(NO_AUTH.to_vec()) };
+fn check_rights(caller: &RespCaller<'_>, call: &Call<'_>) -> Result<(), Vec<u8>> {
+    let Some(user) = &caller.session.access.user else { return Err(NO_AUTH.to_vec()) };
     user.check(call.command, &call.args, call.db)
         .map_err(|denied| note_denied(caller, user, denied, call))
 }
@@ -104,7 +105,7 @@ fn check_rights(caller: &PortCaller<'_>, call: &Call<'_>) -> Result<(), Vec<u8>>
 /// The error for a call that the user may not make; it also notes the refusal. Clients can cause
 /// this at a high rate.
 #[cold]
-fn note_denied(caller: &PortCaller<'_>, user: &User, denied: Denied, call: &Call<'_>) -> Vec<u8> {
+fn note_denied(caller: &RespCaller<'_>, user: &User, denied: Denied, call: &Call<'_>) -> Vec<u8> {
     // The text about a key does not name the command.
     let name = || match denied {
         Denied::Key(_) | Denied::Channel(_) => String::new(),
@@ -119,13 +120,13 @@ fn note_denied(caller: &PortCaller<'_>, user: &User, denied: Denied, call: &Call
 }
 
 /// Checks one of the port's own commands.
-fn judge_own(caller: &PortCaller<'_>, named: Named, which: PortCommand, args: &Args<'_>) -> Judged {
+fn judge_own(caller: &RespCaller<'_>, named: Named, which: PortCommand, args: &Args<'_>) -> Judged {
     let row = named.row();
     if !row.takes(args) {
         return Judged::Refuse(Error::Arity.text(row.name, args));
     }
     if !row.flags.no_auth {
-        let Some(user) = &caller.session.user else {
+        let Some(user) = &caller.session.access.user else {
             return Judged::Refuse(NO_AUTH.to_vec());
         };
         if let Err(denied) = user.check(named.number, args, caller.session.next_db()) {
@@ -180,7 +181,7 @@ fn not_for_subscribers(name: &str) -> Vec<u8> {
 }
 
 /// Runs a command between MULTI and EXEC: queues it, except for those that run at once.
-fn run_in_multi(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
+fn run_in_multi(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
     let row = named.row();
     let judged = match row.action {
         Action::Port(which) => judge_own(caller, named, which, args),
@@ -200,7 +201,7 @@ fn run_in_multi(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
 }
 
 /// Checks a command in the table, as far as is possible before EXEC.
-fn judge_queued(caller: &PortCaller<'_>, call: &Call<'_>) -> Judged {
+fn judge_queued(caller: &RespCaller<'_>, call: &Call<'_>) -> Judged {
     let error_text =
         |error: Error| error.text(&format!("{}{}", call.prefix, call.row().name), &call.args);
     let checked = call.row().check_form(&call.args).map_err(error_text);
@@ -224,7 +225,7 @@ fn judge_queued(caller: &PortCaller<'_>, call: &Call<'_>) -> Judged {
 }
 
 /// Refuses to queue a command if memory is short: any queued command takes memory.
-fn check_memory(caller: &PortCaller<'_>) -> Result<(), Error> {
+fn check_memory(caller: &RespCaller<'_>) -> Result<(), Error> {
     match caller.engine().ledger.gate(Intent::Write(true)) {
         Gate::Refuse(Error::OutOfMemory) => Err(Error::OutOfMemory),
         _ => Ok(()),
@@ -232,7 +233,7 @@ fn check_memory(caller: &PortCaller<'_>) -> Result<(), Error> {
 }
 
 /// Answers that one of the port's own commands is refused, inside MULTI or not.
-fn refuse_own(caller: &mut PortCaller<'_>, named: Named, which: PortCommand, text: &[u8]) {
+fn refuse_own(caller: &mut RespCaller<'_>, named: Named, which: PortCommand, text: &[u8]) {
     caller.slot().rejected(named.number);
     if which == PortCommand::Exec {
         caller.session.leave_transaction();

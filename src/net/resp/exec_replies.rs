@@ -1,6 +1,6 @@
 //! The replies that EXEC still owes.
 
-use super::caller::PortCaller;
+use super::caller::RespCaller;
 use super::commands::{run_own, wait};
 use super::transaction::ExecReply;
 use crate::command::{Action, Args, PortCommand, Reply};
@@ -10,7 +10,7 @@ use crate::net::turn::Pace;
 
 /// Writes replies of a connection's transaction, and runs its commands of the port's own, until one
 /// must be waited for, or it is the turn of others: then `exec_replies` is still set.
-pub fn say_exec_replies(caller: &mut PortCaller<'_>) {
+pub fn say_exec_replies(caller: &mut RespCaller<'_>) {
     if caller.session.exec_replies.is_none() {
         return;
     }

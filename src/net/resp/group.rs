@@ -6,18 +6,19 @@ use arrayvec::ArrayVec;
 
 use super::arg_list::ArgList;
 use super::batch::{CommandBatch, Stop, request_limits};
-use super::caller::PortCaller;
+use super::caller::RespCaller;
 use super::named::note;
 use super::reply::RespReply;
-use super::session::Session;
+use super::session::RespSession;
 use crate::command::Limits;
 use crate::engine::Outcome;
 use crate::limits::{AHEAD, HELD_OUTPUT};
-use crate::net::protocol::{Kind, ProtocolGroup, Ran, Serving};
+use crate::net::protocol::{Kind, Ran, Serving};
 use crate::net::transport::Output;
 use crate::net::worker::PortWorker;
 
-/// Commands of connections that have the same database and speak the same version.
+/// Commands of connections that have the same database and speak the same version. They run as
+/// those of one pipeline do; each connection has a range of their numbers.
 pub struct RespGroup<'i> {
     worker: &'i PortWorker,
     kind: Kind,
@@ -35,8 +36,9 @@ pub struct RespGroup<'i> {
     is_cut: bool,
 }
 
-impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
-    fn begin(worker: &'i PortWorker, kind: Kind) -> Self {
+impl<'i> RespGroup<'i> {
+    /// No commands so far.
+    pub fn begin(worker: &'i PortWorker, kind: Kind) -> Self {
         RespGroup {
             worker,
             kind,
@@ -51,7 +53,14 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         }
     }
 
-    fn add(&mut self, session: &mut Session, input: &'i [u8], args: &mut ArgList) -> Range<usize> {
+    /// Adds the commands of a connection, if its whole input are such that can run together;
+    /// returns their numbers.
+    pub fn add(
+        &mut self,
+        session: &mut RespSession,
+        input: &'i [u8],
+        args: &mut ArgList,
+    ) -> Range<usize> {
         let (engine, before) = (self.worker.engine(), self.batch.len());
         self.batch.begin_another(session);
         let limits = request_limits(session, &self.limits);
@@ -63,7 +72,8 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         before..self.batch.len()
     }
 
-    fn run(&mut self, output: &mut Output) -> bool {
+    /// Runs them, and appends their replies to `output`. False if there are none.
+    pub fn run(&mut self, output: &mut Output) -> bool {
         if self.batch.is_empty() {
             return false;
         }
@@ -81,11 +91,13 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         true
     }
 
-    fn end(
+    /// Ends the part of a connection; the first of its commands that could not run here and now
+    /// goes on elsewhere. `None` if the connection's reply was cut off, because it is too large.
+    pub fn end(
         &self,
-        session: &mut Session,
+        session: &mut RespSession,
         commands: Range<usize>,
-        serving: &mut Serving<'_, Session>,
+        serving: &mut Serving<'_>,
     ) -> Option<Ran> {
         let (batch, Range { start: first, end }) = (&self.batch, commands);
         let ran = end.min(self.done).max(first);
@@ -111,7 +123,7 @@ impl<'i> ProtocolGroup<'i, Session> for RespGroup<'i> {
         let more = serving.output.end();
         if ran < end && ran == self.done && self.outcome != Outcome::Done {
             // This command could not run here and now.
-            used = batch.go_on(ran, self.outcome, &mut PortCaller::new(serving, session).0);
+            used = batch.go_on(ran, self.outcome, &mut RespCaller::new(serving, session));
         }
         session.flow.missing = usize::from(ran == end);
         Some(Ran { replies, more: more..serving.output.end(), used })

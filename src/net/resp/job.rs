@@ -1,13 +1,11 @@
 //! Long commands: their replies come from other threads in pieces.
 
-use std::sync::Arc;
-
 use super::RespReply;
 use crate::command::Reply;
 use crate::engine::JobReply;
 use crate::limits::PART_BYTES;
 use crate::net::client::Client;
-use crate::net::shared::{PortMessage, Shared};
+use crate::net::shared::PortMessage;
 use crate::net::transport::Output;
 use crate::net::waiting::WaitingConnection;
 use crate::store::{SharedValue, StringRef};
@@ -30,15 +28,15 @@ pub struct PortReply {
 
 impl PortReply {
     /// A reply for this client, in RESP3 or RESP2.
-    pub fn new(shared: &Arc<Shared>, client: &Client, resp3: bool) -> Box<Self> {
+    pub fn new(to: WaitingConnection, client: &Client, resp3: bool) -> Box<Self> {
         Box::new(PortReply {
-            to: WaitingConnection::new(shared, client.worker, client.key),
+            most: to.most_output(),
+            to,
             client: client.id,
             resp3,
             said: Output::default(),
             seen: 0,
             sees_all: false,
-            most: shared.engine.settings().port.most_output(),
             is_too_large: false,
         })
     }
@@ -52,16 +50,6 @@ impl PortReply {
 
     fn seen(&self) -> u64 {
         if self.sees_all { self.to.last_position() } else { self.seen }
-    }
-
-    /// Lets the connection know that from now on it waits for a job, not for a shard.
-    pub fn begin(&self) {
-        self.to.send(|key| PortMessage::Part {
-            key,
-            said: Output::default(),
-            seen: 0,
-            last: false,
-        });
     }
 
     /// Writes the rest of the reply, or all of it, and sends it.

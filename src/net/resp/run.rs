@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::ArgList;
 use super::batch::{CommandBatch, Stop, request_limits};
-use super::caller::PortCaller;
+use super::caller::RespCaller;
 use super::dispatch::run_command;
 use super::exec_replies::say_exec_replies;
 use super::named::note;
@@ -21,7 +21,7 @@ use crate::net::turn::Pace;
 
 /// Runs the commands at the start of a connection's input, as long as it may go on; returns their
 /// length.
-pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
+pub fn run(caller: &mut RespCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
     let mut at = 0;
     let mut pace = Pace::default();
     // What other work on this thread has seen does not concern this connection.
@@ -40,13 +40,17 @@ pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
         }
     }
     send_scripts(caller);
+    if caller.session.owes_replies() {
+        // It goes on with them.
+        caller.session.flow.missing = 0;
+    }
     let seen = caller.slot().take_seen();
     caller.session.flow.wait_for(seen);
     at
 }
 
 /// Runs the next commands that can run together, or one that cannot.
-fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
+fn run_some(caller: &mut RespCaller<'_>, args: &mut ArgList, input: &[u8]) -> usize {
     if let Some(gathered) = caller.session.parser.gathered()
         && gathered.missing() > 0
     {
@@ -111,7 +115,7 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
 /// not answered at once.
 #[cold]
 fn go_on_with_scripts(
-    caller: &mut PortCaller<'_>,
+    caller: &mut RespCaller<'_>,
     args: &mut ArgList,
     input: &[u8],
     stop: &Stop,
@@ -136,9 +140,9 @@ fn go_on_with_scripts(
 }
 
 /// Runs commands that go together; returns where the last one that ran ends.
-fn run_together(caller: &mut PortCaller<'_>, batch: &mut CommandBatch<'_>) -> usize {
+fn run_together(caller: &mut RespCaller<'_>, batch: &mut CommandBatch<'_>) -> usize {
     caller.turn.alone.interrupt();
-    let (db, mut reply) = (caller.session.db, caller.session.reply(caller.output));
+    let (db, mut reply) = (caller.session.access.db, caller.session.reply(caller.output));
     let (done, outcome) = batch.run(caller.worker, db, &caller.limits, &mut reply, |_| ());
     let client = &caller.session.flow.client;
     note(batch.named(done.min(batch.len() - 1)), client);
@@ -151,7 +155,7 @@ fn run_together(caller: &mut PortCaller<'_>, batch: &mut CommandBatch<'_>) -> us
 }
 
 /// Runs one command by itself. It may take any time, so it is timed.
-fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
+fn run_alone(caller: &mut RespCaller<'_>, args: &ArgList, input: &[u8]) {
     let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
     let list = match args.gathered() {
         None => Args::new(&list),
@@ -180,11 +184,11 @@ fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
 
 /// Logs a slow command that has its reply. Those between MULTI and EXEC are logged with EXEC.
 #[cold]
-fn log_slow(caller: &PortCaller<'_>, args: &Args<'_>, took: Duration) {
+fn log_slow(caller: &RespCaller<'_>, args: &Args<'_>, took: Duration) {
     let session = &caller.session;
     if session.flow.state != State::Waiting
         && session.scripts.is_empty()
-        && session.user.is_some()
+        && session.access.user.is_some()
         && !session.in_multi
         && let Some(FoundCommand::Command(named)) = find_call(args)
     {
@@ -195,7 +199,7 @@ fn log_slow(caller: &PortCaller<'_>, args: &Args<'_>, took: Duration) {
 
 /// Counts large arguments, and their bytes that were copied.
 #[cold]
-fn count_large(caller: &PortCaller<'_>, (arguments, copied): (u64, u64)) {
+fn count_large(caller: &RespCaller<'_>, (arguments, copied): (u64, u64)) {
     let counts = caller.worker.counts();
     count(&counts.large_received, arguments);
     count(&counts.large_received_copied, copied);

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::caller::PortCaller;
-use super::main_task::wait_for_task;
+use super::caller::RespCaller;
 use super::named::note;
 use super::pending_scripts::ScriptCall;
-use super::session::{BUSY, Replies};
+use super::session::{BUSY, Replies, RespSession};
 use crate::command::{
     Action, Args, COMMANDS, FoundCommand, Named, PortCommand, Scripting, find_call,
 };
@@ -21,11 +20,12 @@ use crate::engine::{
 };
 use crate::limits::MAIN_TURN;
 use crate::net::client::Client;
-use crate::net::shared::{PortMessage, count};
+use crate::net::main_task::wait_for_task;
+use crate::net::shared::count;
 use crate::net::waiting::WaitingConnection;
 
 /// A command about scripts that may run.
-pub fn run_script(caller: &mut PortCaller<'_>, named: Named, which: Scripting, args: &Args<'_>) {
+pub fn run_script(caller: &mut RespCaller<'_>, named: Named, which: Scripting, args: &Args<'_>) {
     caller.session.scripts.add(named.number, args);
     if which == Scripting::Interrupt {
         send_scripts(caller);
@@ -34,7 +34,7 @@ pub fn run_script(caller: &mut PortCaller<'_>, named: Named, which: Scripting, a
 
 /// Adds a command to the pending ones. False if it is no script, or must not follow them so: then
 /// they go to the main thread first.
-pub fn joins_scripts(caller: &mut PortCaller<'_>, args: &Args<'_>) -> bool {
+pub fn joins_scripts(caller: &mut RespCaller<'_>, args: &Args<'_>) -> bool {
     let Some(FoundCommand::Command(named)) = find_call(args) else { return false };
     let (row, engine) = (named.row(), caller.engine());
     let is_script = matches!(
@@ -49,7 +49,7 @@ pub fn joins_scripts(caller: &mut PortCaller<'_>, args: &Args<'_>) -> bool {
         && session.replies == Replies::Wanted
         && !session.only_hears()
         && row.takes(args)
-        && session.may(engine, named.number, args)
+        && session.access.may(engine, named.number, args)
         && engine.ledger.gate(Intent::of_script(row.flags)) == Gate::Go;
     if joins {
         session.scripts.add(named.number, args);
@@ -60,13 +60,13 @@ pub fn joins_scripts(caller: &mut PortCaller<'_>, args: &Args<'_>) -> bool {
 }
 
 /// Has the main thread run the pending scripts, if there are any. The connection waits for them.
-pub fn send_scripts(caller: &mut PortCaller<'_>) {
+pub fn send_scripts(caller: &mut RespCaller<'_>) {
     if caller.session.scripts.is_empty() {
         return;
     }
     let calls = take(&mut caller.session.scripts).calls;
-    let Some(user) = caller.session.user.clone() else { return };
-    let (db, resp3) = (caller.session.db, caller.session.resp3);
+    let Some(user) = caller.session.access.user.clone() else { return };
+    let (db, resp3) = (caller.session.access.db, caller.session.resp3);
     let client = Arc::clone(&caller.session.flow.client);
     let interrupts = |(number, _): &ScriptCall| COMMANDS[*number].flags.allow_busy;
     let (interrupts, reads) = (
@@ -120,11 +120,8 @@ impl ScriptsWork {
         // The host does not tell which positions its scripts' writes have.
         engine.main_slot(locked).take_seen();
         let (seen, replies) = (engine.ledger.log.last(), self.replies);
-        self.waiting.ends(|key| {
-            let say = move |session: &mut super::Session, output: &mut _| {
-                session.reply(output).encoded(&replies);
-            };
-            PortMessage::Answer(key, seen, Box::new(say))
+        self.waiting.answers(seen, move |session: &mut RespSession, output| {
+            session.reply(output).encoded(&replies);
         });
     }
 

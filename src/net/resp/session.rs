@@ -1,5 +1,4 @@
-//! A connection's session: its user, its protocol, what it runs and what it waits for, its
-//! transaction.
+//! The session of a connection that speaks RESP: its version, what it runs, its transaction.
 //!
 //! A transaction begins with MULTI or WATCH, and ends with EXEC, DISCARD or RESET; see
 //! `transaction.rs`.
@@ -11,37 +10,22 @@ use super::pending_scripts::PendingScripts;
 use super::subscribed::SubscribedNames;
 use super::transaction::{ExecReplies, Transaction};
 use super::{RequestParser, RespReply};
-use crate::command::Args;
-use crate::engine::{DEFAULT_USER, Engine, Gates, User, Users};
+use crate::engine::{Engine, Gates};
+use crate::net::access::{SessionAccess, UserState};
 use crate::net::client::Client;
-use crate::net::flow::{Flow, State};
-use crate::net::memcached::Conversation;
+use crate::net::flow::Flow;
 use crate::net::transport::Output;
 
-/// The state of a connection apart from its bytes.
-pub struct Session {
+/// The session of a connection that speaks RESP. What sessions of all protocols have comes first,
+/// as in each of them: so it is found without a branch.
+#[repr(C)]
+pub struct RespSession {
     /// What it waits for.
     pub flow: Flow,
+    /// Its user and its database.
+    pub access: SessionAccess,
     /// Parses its input into commands.
     pub parser: RequestParser,
-    /// The database.
-    pub db: u32,
-    /// RESP3 is used.
-    pub resp3: bool,
-    /// The user; `None` if a login is needed first.
-    pub user: Option<Arc<User>>,
-    /// The epoch of the list of users when the user was looked up; [`UNSETTLED`] if the list was
-    /// about to change.
-    epoch: u64,
-    /// Commands run here and now: no SAFEMODE.
-    plain: bool,
-    /// Whether commands are answered.
-    pub(super) replies: Replies,
-    /// It imports keys: CLIENT IMPORT-SOURCE.
-    import_source: bool,
-    no_touch: bool,
-    /// Between MULTI and EXEC.
-    pub(super) in_multi: bool,
     /// The transaction that MULTI or WATCH has begun.
     pub(super) transaction: Option<Box<Transaction>>,
     /// The replies that EXEC still owes.
@@ -50,16 +34,15 @@ pub struct Session {
     pub subscribed: Option<Box<SubscribedNames>>,
     /// Scripts that are about to go to the main thread.
     pub(super) scripts: PendingScripts,
-    /// What it keeps if it speaks memcached's protocol instead of RESP.
-    pub memcached: Option<Box<Conversation>>,
-}
-
-/// A user as of an epoch: sessions with equal values have equal rights.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct SessionRights {
-    /// The address of the user, if logged in; sessions of one user share it.
-    user: Option<usize>,
-    epoch: u64,
+    /// RESP3 is used.
+    pub resp3: bool,
+    /// Whether commands are answered.
+    pub(super) replies: Replies,
+    /// It imports keys: CLIENT IMPORT-SOURCE.
+    import_source: bool,
+    no_touch: bool,
+    /// Between MULTI and EXEC.
+    pub(super) in_multi: bool,
 }
 
 /// Whether a client wants replies: CLIENT REPLY.
@@ -75,35 +58,35 @@ pub enum Replies {
     Skipping,
 }
 
-impl Session {
+impl RespSession {
     /// The session of a new connection.
     pub fn new(engine: &Engine, client: Arc<Client>) -> Self {
-        let mut session = Session {
+        RespSession {
+            access: SessionAccess::new(engine, &client),
             flow: Flow::new(client),
             parser: RequestParser::default(),
-            db: 0,
-            resp3: false,
-            user: None,
-            epoch: UNSETTLED,
-            plain: !engine.config().safemode,
-            replies: Replies::Wanted,
-            import_source: false,
-            no_touch: false,
-            in_multi: false,
             transaction: None,
             exec_replies: None,
             subscribed: None,
             scripts: PendingScripts::default(),
-            memcached: None,
-        };
-        session.be_nobody(engine);
-        session
+            resp3: false,
+            replies: Replies::Wanted,
+            import_source: false,
+            no_touch: false,
+            in_multi: false,
+        }
     }
 
     /// Whether its next command may run: there may be one, and all earlier replies are written.
     #[inline]
     pub fn may_run(&self) -> bool {
-        self.flow.missing == 0 && self.flow.state == State::Open && self.exec_replies.is_none()
+        self.flow.may_run() && !self.owes_replies()
+    }
+
+    /// Whether EXEC still owes replies.
+    #[inline]
+    pub fn owes_replies(&self) -> bool {
+        self.exec_replies.is_some()
     }
 
     /// Resets everything to the state of a new connection: RESET.
@@ -119,26 +102,17 @@ impl Session {
         self.set_no_touch(false);
         self.select(0);
         self.flow.client.names.lock().name.clear();
-        self.be_nobody(engine);
-    }
-
-    /// Without a login: the user `default`, if that one needs no password.
-    fn be_nobody(&mut self, engine: &Engine) {
-        let users = &engine.users;
-        self.epoch = settled(users.epoch());
-        self.user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
-        self.flow.client.names.lock().user = DEFAULT_USER.to_vec();
+        self.access.be_nobody(engine, &self.flow.client);
     }
 
     pub(super) fn select(&mut self, db: u32) {
-        self.db = db;
-        self.flow.client.db.store(db, Ordering::Relaxed);
+        self.access.select(db, &self.flow.client);
     }
 
     /// Whether its commands may run together with others.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.plain && self.replies == Replies::Wanted && !self.in_multi && !self.is_special()
+        self.access.plain && self.replies == Replies::Wanted && !self.in_multi && !self.is_special()
     }
 
     /// Whether commands run otherwise for it than for others.
@@ -210,28 +184,6 @@ impl Session {
         }
     }
 
-    /// The values that its rights depend on.
-    #[inline]
-    pub fn rights(&self) -> SessionRights {
-        SessionRights {
-            user: self.user.as_ref().map(|user| Arc::as_ptr(user).addr()),
-            epoch: self.epoch,
-        }
-    }
-
-    /// Whether it may call command `number` on every key.
-    #[inline]
-    pub fn may_on_all_keys(&self, number: usize) -> bool {
-        self.user.as_ref().is_some_and(|user| user.may_anywhere(number))
-    }
-
-    /// Whether it may call command `number`, as far as is known without asking the host.
-    #[inline]
-    pub fn may(&self, engine: &Engine, number: usize, args: &Args<'_>) -> bool {
-        self.epoch == engine.users.epoch()
-            && self.user.as_ref().is_some_and(|user| user.check(number, args, self.db).is_ok())
-    }
-
     /// A reply at the end of `output`.
     #[inline]
     pub fn reply<'o>(&self, output: &'o mut Output) -> RespReply<'o> {
@@ -240,42 +192,22 @@ impl Session {
 
     /// Looks the user up again if the list of users has changed.
     pub fn refresh(&mut self, engine: &Engine) -> UserState {
-        let epoch = engine.users.epoch();
-        if epoch == self.epoch {
+        if self.access.is_current(engine) {
             return UserState::Good;
         }
-        if Users::is_stale(epoch) {
-            return UserState::Unknown;
+        let state = self.access.refresh(engine);
+        match (&self.access.user, &self.subscribed) {
+            // As in Redis, a subscriber whose rules no longer allow what it has is closed.
+            (Some(user), Some(names)) if !names.are_allowed(user) => UserState::Gone,
+            _ => state,
         }
-        self.epoch = epoch;
-        match self.user.take() {
-            // No login is needed any more.
-            None if engine.users.default_is_open() => self.user = engine.users.find(DEFAULT_USER),
-            None => {}
-            Some(user) => {
-                self.user = engine.users.find_again(&user);
-                let Some(user) = &self.user else { return UserState::Gone };
-                // As in Redis, a subscriber whose rules no longer allow what it has is closed.
-                if self.subscribed.as_ref().is_some_and(|names| !names.are_allowed(user)) {
-                    return UserState::Gone;
-                }
-            }
-        }
-        UserState::Good
-    }
-
-    /// Sets the user after a login.
-    pub fn log_in(&mut self, user: Arc<User>, epoch: u64) {
-        self.flow.client.names.lock().user = user.name.to_vec();
-        self.user = Some(user);
-        self.epoch = settled(epoch);
     }
 
     /// The database in which the next command will run: between MULTI and EXEC, that of the latest
     /// SELECT that is queued.
     pub(super) fn next_db(&self) -> u32 {
         let queued = self.transaction.as_ref().filter(|_| self.in_multi);
-        queued.and_then(|transaction| transaction.db).unwrap_or(self.db)
+        queued.and_then(|transaction| transaction.db).unwrap_or(self.access.db)
     }
 
     /// A command was refused, so EXEC will be refused too.
@@ -297,23 +229,6 @@ impl Session {
         self.in_multi = false;
         self.transaction.take()
     }
-}
-
-/// An epoch that the list of users never has: a user with it is always looked up again.
-const UNSETTLED: u64 = u64::MAX;
-
-fn settled(epoch: u64) -> u64 {
-    if Users::is_stale(epoch) { UNSETTLED } else { epoch }
-}
-
-/// The result of refreshing a session's user.
-pub enum UserState {
-    /// It may go on.
-    Good,
-    /// The host's rules are changing, so the user is not known yet.
-    Unknown,
-    /// Its user is gone.
-    Gone,
 }
 
 /// Redis's text to a client that has not logged in.

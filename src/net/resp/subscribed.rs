@@ -45,8 +45,13 @@ impl SubscribedNames {
         KINDS.into_iter().flat_map(of_kind).collect()
     }
 
+    /// How many there are of each kind.
+    pub fn counts(&self) -> [usize; 3] {
+        self.by_kind.each_ref().map(BTreeSet::len)
+    }
+
     /// How many there are of a kind.
-    pub fn count(&self, kind: SubscriptionKind) -> usize {
+    fn count(&self, kind: SubscriptionKind) -> usize {
         self.by_kind[kind as usize].len()
     }
 

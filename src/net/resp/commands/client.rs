@@ -7,17 +7,16 @@ use super::help::help;
 use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
 use crate::engine::Gates;
 use crate::net::client::Client;
-use crate::net::connection::Connection;
 use crate::net::flow::State;
+use crate::net::main_task::ask_main;
 use crate::net::protocol::Protocol;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main;
+use crate::net::resp::caller::RespCaller;
 use crate::net::resp::named;
 use crate::net::resp::session::{BUSY, INVALID_NAME, Replies, is_valid_name};
 use crate::net::shared::Shared;
 
 /// Runs one of CLIENT's subcommands.
-pub(super) fn client(caller: &mut PortCaller<'_>, which: ClientCommand, args: &Args<'_>) {
+pub(super) fn client(caller: &mut RespCaller<'_>, which: ClientCommand, args: &Args<'_>) {
     let client = Arc::clone(&caller.session.flow.client);
     match which {
         ClientCommand::Id => caller.reply().integer(client.id as i64),
@@ -77,7 +76,7 @@ pub(super) fn client(caller: &mut PortCaller<'_>, which: ClientCommand, args: &A
 }
 
 /// Publishes the condition of the client that asks, whose input is being run.
-fn show(caller: &PortCaller<'_>, args: &Args<'_>) {
+fn show(caller: &RespCaller<'_>, args: &Args<'_>) {
     caller.session.show_condition();
     let condition = &caller.session.flow.client.condition;
     condition.unread.store(0, Ordering::Relaxed);
@@ -88,7 +87,7 @@ fn show(caller: &PortCaller<'_>, args: &Args<'_>) {
 
 /// The text of CLIENT LIST or CLIENT INFO.
 fn listed(
-    caller: &PortCaller<'_>,
+    caller: &RespCaller<'_>,
     which: ClientCommand,
     args: &Args<'_>,
 ) -> Result<Vec<u8>, Vec<u8>> {
@@ -113,7 +112,7 @@ fn listed(
     Ok(text)
 }
 
-fn kill(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+fn kill(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let (shared, own) = (&caller.worker.shared, caller.session.flow.client.id);
     let filter = match Filter::read(args, own) {
         Ok(filter) => filter,
@@ -155,7 +154,7 @@ fn kill(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 /// CLIENT GETREDIR's reply for a client without tracking.
 const NOT_TRACKING: i64 = -1;
 
-fn say<T>(caller: &mut PortCaller<'_>, args: &Args<'_>, result: Result<T, Error>) {
+fn say<T>(caller: &mut RespCaller<'_>, args: &Args<'_>, result: Result<T, Error>) {
     caller.say(result.map(|_| ()).map_err(|error| error.text("client", args)));
 }
 
@@ -168,7 +167,7 @@ fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
 }
 
 /// CLIENT IMPORT-SOURCE. As on Valkey, a client can become none at any time.
-fn import_source(caller: &mut PortCaller<'_>, args: &Args<'_>) -> Result<(), Error> {
+fn import_source(caller: &mut RespCaller<'_>, args: &Args<'_>) -> Result<(), Error> {
     if !caller.engine().gates().has(Gates::IMPORTING) && !args.is(2, "off") {
         return Err(Error::NotImporting);
     }
@@ -176,7 +175,7 @@ fn import_source(caller: &mut PortCaller<'_>, args: &Args<'_>) -> Result<(), Err
     Ok(())
 }
 
-fn reply_mode(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+fn reply_mode(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     if args.is(2, "on") {
         caller.session.set_replies(Replies::Wanted);
         caller.reply().ok();
@@ -337,7 +336,7 @@ fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     let (unread, unread_memory) = (of(&condition.unread), of(&condition.unread_memory));
     let (unsent, unsent_memory) = (of(&condition.unsent), of(&condition.unsent_memory));
     let (arguments, queued) = (of(&condition.arguments), of(&condition.queued_bytes));
-    let memory = size_of::<Connection>()
+    let memory = shared.connection_bytes
         + size_of::<Client>()
         + unread_memory
         + unsent_memory

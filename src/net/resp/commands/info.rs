@@ -9,8 +9,8 @@ use crate::command::{Action, Args, COMMANDS, Named, PortCommand, Reply, Subscrip
 use crate::engine::{Counted, Engine, ListenAt, Speaks};
 use crate::net::client::Client;
 use crate::net::figures::PortFigures;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main;
+use crate::net::main_task::ask_main;
+use crate::net::resp::caller::RespCaller;
 use crate::net::resp::named::last;
 use crate::net::resp::session::BUSY;
 use crate::net::shared::Shared;
@@ -18,7 +18,7 @@ use crate::net::shared::Shared;
 /// INFO, of the host and of midi.
 ///
 /// Which sections there are, and in what order, the host decides.
-pub(super) fn info(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn info(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
     let shared = Arc::clone(&caller.worker.shared);
     ask_main(caller, move |locked, _, host| {
@@ -32,14 +32,14 @@ pub(super) fn info(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 }
 
 /// CONFIG RESETSTAT.
-pub(super) fn reset_stats(caller: &mut PortCaller<'_>) {
+pub(super) fn reset_stats(caller: &mut RespCaller<'_>) {
     caller.worker.shared.reset_figures();
     caller.reply().ok();
 }
 
 /// LATENCY HISTOGRAM, of all commands that were called or of these. A container stands for its
 /// subcommands, as on the host.
-pub(super) fn latency_histogram(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn latency_histogram(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let counted = caller.engine().ledger.books.counted();
     let is_wanted = |name: &str| {
         let container = name.split('|').next().unwrap_or(name);

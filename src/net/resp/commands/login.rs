@@ -1,24 +1,22 @@
 //! AUTH, HELLO and SELECT: a connection's user, protocol and database.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
-use crate::engine::{DEFAULT_USER, Engine, Gates, PasswordSum, Refusal};
-use crate::net::flow::State;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main;
-use crate::net::resp::session::{BUSY, INVALID_NAME, Session, is_valid_name};
+use crate::engine::{DEFAULT_USER, Engine, Gates};
+use crate::net::login::{Login, ask_for_login};
+use crate::net::resp::caller::RespCaller;
+use crate::net::resp::session::{BUSY, INVALID_NAME, RespSession, is_valid_name};
 use crate::net::transport::Output;
 
 /// `SELECT index`.
-pub(super) fn select(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn select(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let chosen = selected(caller.engine(), args).map(|db| caller.session.select(db));
     caller.say(chosen);
 }
 
 /// `AUTH [user] password`.
-pub(super) fn auth(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn auth(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     if args.len() == 2 && caller.engine().users.default_is_open() {
         return caller.reply().error(
             b"ERR AUTH <password> called without any password configured for the default user. \
@@ -31,23 +29,12 @@ pub(super) fn auth(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     log_in(caller, name, password, |session, output| session.reply(output).ok());
 }
 
-/// The outcome of a login.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Login {
-    /// The client is logged in.
-    Done,
-    /// The name or the password is wrong.
-    Wrong,
-    /// The host cannot be asked: a script takes too long.
-    Busy,
-}
-
 /// Has the host check a name and password; calls `then` if they are right.
 fn log_in(
-    caller: &mut PortCaller<'_>,
+    caller: &mut RespCaller<'_>,
     name: &[u8],
     password: &[u8],
-    then: impl FnOnce(&mut Session, &mut Output) + Send + 'static,
+    then: impl FnOnce(&mut RespSession, &mut Output) + Send + 'static,
 ) {
     ask_for_login(caller, name, password, |login, session, output| match login {
         Login::Done => then(session, output),
@@ -56,67 +43,8 @@ fn log_in(
     });
 }
 
-/// Has the host check a name and password, and logs the client in if they are right; calls `then`
-/// in any case.
-pub fn ask_for_login(
-    caller: &mut PortCaller<'_>,
-    name: &[u8],
-    password: &[u8],
-    then: impl FnOnce(Login, &mut Session, &mut Output) + Send + 'static,
-) {
-    let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
-    let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
-    ask_main(caller, move |locked, engine, host| {
-        let Some(host) = host else {
-            return Box::new(|session, output| then(Login::Busy, session, output));
-        };
-        let epoch = engine.users.epoch();
-        let right = host.authenticate(locked, &name, &password);
-        let user = right
-            .then(|| engine.users.find_or_look(locked, &name, |name| host.user(locked, name)))
-            .flatten();
-        if user.is_none() {
-            engine.note_refusal(|| Refusal::of_login(&name));
-            shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
-        }
-        Box::new(move |session: &mut Session, output: &mut Output| match user {
-            Some(user) => {
-                session.log_in(user, epoch);
-                then(Login::Done, session, output);
-            }
-            None => then(Login::Wrong, session, output),
-        })
-    });
-}
-
-/// Logs a client in as the first user whose name its certificate has, if there is one: no password
-/// is needed. Otherwise it stays what it is. It runs nothing until that is known.
-pub fn log_in_by_certificate(caller: &mut PortCaller<'_>, names: Vec<Box<[u8]>>) {
-    let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
-    ask_main(caller, move |locked, engine, host| {
-        // A script takes too long. As somebody else it might do what it may not.
-        let Some(host) = host else {
-            return Box::new(|session, _| session.flow.state = State::Closing);
-        };
-        let epoch = engine.users.epoch();
-        let name = names.iter().find(|name| host.is_on(locked, name));
-        let user = name.and_then(|name| {
-            engine.users.find_or_look(locked, name, |name| host.user(locked, name))
-        });
-        if user.is_none() {
-            engine.note_refusal(|| Refusal::of_certificate(names.first().map_or(b"", |name| name)));
-            shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
-        }
-        Box::new(move |session: &mut Session, _: &mut Output| {
-            if let Some(user) = user {
-                session.log_in(user, epoch);
-            }
-        })
-    });
-}
-
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn hello(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let options = match HelloOptions::read(args) {
         Ok(options) => options,
         Err(text) => return caller.reply().error(&text),
@@ -124,14 +52,14 @@ pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let HelloOptions { resp3, name, wrong, .. } = options;
     let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
     let engine = Arc::clone(&caller.worker.shared.engine);
-    let answer = move |session: &mut Session, output: &mut Output| {
+    let answer = move |session: &mut RespSession, output: &mut Output| {
         if let Some(name) = name {
             session.flow.client.names.lock().name = name;
         }
         if let Some(text) = wrong {
             return session.reply(output).error(&text);
         }
-        if session.user.is_none() {
+        if session.access.user.is_none() {
             return session.reply(output).error(HELLO_NEEDS_AUTH);
         }
         if let Some(resp3) = resp3 {
@@ -227,7 +155,7 @@ impl<'a> HelloOptions<'a> {
     }
 }
 
-fn greet(engine: &Engine, session: &Session, output: &mut Output) {
+fn greet(engine: &Engine, session: &RespSession, output: &mut Output) {
     let mut reply = session.reply(output);
     reply.map(7);
     reply.bulk(b"server");

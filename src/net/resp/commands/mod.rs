@@ -12,8 +12,6 @@ mod transaction;
 mod wait;
 
 pub(super) use exec::aborted;
-pub(super) use login::log_in_by_certificate;
-pub use login::{Login, ask_for_login};
 pub use pubsub::{leave, leave_all};
 pub(super) use server::not_here;
 pub(super) use transaction::queue;
@@ -28,14 +26,14 @@ use pubsub::{pong, pubsub, subscribe, unsubscribe};
 use server::{ask_host, config_get, debug, modules, time, who_am_i};
 use transaction::{discard, exec, multi, unwatch, watch};
 
-use super::caller::PortCaller;
+use super::caller::RespCaller;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 use crate::net::flow::State;
 use crate::net::resp::scripts::run_script;
 
 /// Runs one of the port's own commands, and counts it. One that waits for its reply is counted when
 /// that has come, scripts where they run.
-pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
+pub fn run_own(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
     let Action::Port(which) = named.row().action else { return };
     if let PortCommand::Scripting(which) = which {
         return run_script(caller, named, which, args);
@@ -57,7 +55,7 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
     }
 }
 
-fn act(caller: &mut PortCaller<'_>, named: Named, which: PortCommand, args: &Args<'_>) {
+fn act(caller: &mut RespCaller<'_>, named: Named, which: PortCommand, args: &Args<'_>) {
     let row = named.row();
     match which {
         PortCommand::Ping if args.len() > 2 => {

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::command::{Args, PubSubQuestion, Reply, SubscriptionKind};
 use crate::engine::{ChannelName, SubscriptionWait};
+use crate::net::main_task::{ask_main, wait_for_task};
 use crate::net::resp::RespReply;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::{ask_main, wait_for_task};
-use crate::net::resp::session::{BUSY, Session};
+use crate::net::resp::caller::RespCaller;
+use crate::net::resp::session::{BUSY, RespSession};
 use crate::net::shared::PortMessage;
 use crate::net::transport::Output;
 use crate::net::waiting::WaitingConnection;
@@ -24,7 +24,7 @@ struct Subscribing {
 
 /// SUBSCRIBE and the like. The client is answered when the host has confirmed all subscriptions:
 /// from then on it hears every message.
-pub(super) fn subscribe(caller: &mut PortCaller<'_>, kind: SubscriptionKind, args: &Args<'_>) {
+pub(super) fn subscribe(caller: &mut RespCaller<'_>, kind: SubscriptionKind, args: &Args<'_>) {
     let (worker, engine) = (caller.worker, caller.engine());
     let (resp3, key) = (caller.session.resp3, caller.session.flow.client.key);
     let subscribing = Arc::new(Mutex::new(Subscribing::default()));
@@ -70,7 +70,7 @@ fn wait_for(
 }
 
 /// UNSUBSCRIBE and the like: from these names, or from all of the kind.
-pub(super) fn unsubscribe(caller: &mut PortCaller<'_>, kind: SubscriptionKind, args: &Args<'_>) {
+pub(super) fn unsubscribe(caller: &mut RespCaller<'_>, kind: SubscriptionKind, args: &Args<'_>) {
     let all = match &caller.session.subscribed {
         Some(names) if args.len() == 1 => names.names(kind),
         _ => Vec::new(),
@@ -89,12 +89,12 @@ pub(super) fn unsubscribe(caller: &mut PortCaller<'_>, kind: SubscriptionKind, a
     }
 }
 
-fn counted(session: &Session, kind: SubscriptionKind) -> usize {
+fn counted(session: &RespSession, kind: SubscriptionKind) -> usize {
     session.subscribed.as_ref().map_or(0, |names| names.counted_with(kind))
 }
 
 /// Ends a subscription of a connection, if it has that.
-pub fn leave(worker: &PortWorker, session: &mut Session, kind: SubscriptionKind, name: &[u8]) {
+pub fn leave(worker: &PortWorker, session: &mut RespSession, kind: SubscriptionKind, name: &[u8]) {
     let Some(names) = session.subscribed.as_mut() else { return };
     if let Some(name) = names.remove(kind, name) {
         worker.subscribers.borrow_mut().remove(kind, &name, session.flow.client.key);
@@ -106,7 +106,7 @@ pub fn leave(worker: &PortWorker, session: &mut Session, kind: SubscriptionKind,
 }
 
 /// Ends all subscriptions of a connection.
-pub fn leave_all(worker: &PortWorker, session: &mut Session) {
+pub fn leave_all(worker: &PortWorker, session: &mut RespSession) {
     let all = session.subscribed.as_ref().map_or_else(Vec::new, |names| names.all());
     all.iter().for_each(|(kind, name)| leave(worker, session, *kind, name));
 }
@@ -131,7 +131,7 @@ fn confirm(reply: &mut RespReply<'_>, word: &str, name: Option<&[u8]>, count: us
 }
 
 /// PING on a connection that speaks RESP2 and subscribes.
-pub(super) fn pong(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn pong(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let mut reply = caller.reply();
     reply.array(2);
     reply.bulk(b"pong");
@@ -140,7 +140,7 @@ pub(super) fn pong(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 
 /// PUBSUB's subcommands. The host's clients count as well as the ports'; the listener, by which the
 /// ports hear, does not.
-pub(super) fn pubsub(caller: &mut PortCaller<'_>, which: PubSubQuestion, args: &Args<'_>) {
+pub(super) fn pubsub(caller: &mut RespCaller<'_>, which: PubSubQuestion, args: &Args<'_>) {
     let words: Vec<Vec<u8>> = args.from(1).iter().map(|word| word.to_vec()).collect();
     ask_main(caller, move |locked, engine, host| {
         let asked: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();

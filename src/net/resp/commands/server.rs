@@ -10,16 +10,16 @@ use crate::command::{
 };
 use crate::engine::{Author, Call, Host, Locked};
 use crate::net::flow::State;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main;
-use crate::net::resp::session::{BUSY, NO_AUTH, Session};
+use crate::net::main_task::ask_main;
+use crate::net::resp::caller::RespCaller;
+use crate::net::resp::session::{BUSY, NO_AUTH, RespSession};
 use crate::net::transport::Output;
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.
 pub(super) const POPULATE_ARGUMENTS_MAX: usize = 5;
 
-pub(super) fn time(caller: &mut PortCaller<'_>) {
+pub(super) fn time(caller: &mut RespCaller<'_>) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut reply = caller.reply();
     reply.array(2);
@@ -28,20 +28,20 @@ pub(super) fn time(caller: &mut PortCaller<'_>) {
 }
 
 /// ACL WHOAMI.
-pub(super) fn who_am_i(caller: &mut PortCaller<'_>) {
-    let name = caller.session.user.as_ref().map_or(&b""[..], |user| &user.name);
+pub(super) fn who_am_i(caller: &mut RespCaller<'_>) {
+    let name = caller.session.access.user.as_ref().map_or(&b""[..], |user| &user.name);
     caller.session.reply(caller.output).bulk(name);
 }
 
 /// MODULE LIST.
-pub(super) fn modules(caller: &mut PortCaller<'_>) {
+pub(super) fn modules(caller: &mut RespCaller<'_>) {
     let modules = caller.engine().context().outside.modules();
     let mut reply = caller.reply();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
 }
 
 /// Answers with the host's reply to this command.
-pub(super) fn ask_host(caller: &mut PortCaller<'_>, command: &'static CStr, args: &Args<'_>) {
+pub(super) fn ask_host(caller: &mut RespCaller<'_>, command: &'static CStr, args: &Args<'_>) {
     let args: Vec<Vec<u8>> = args.from(1).iter().map(|arg| arg.to_vec()).collect();
     ask_main(caller, move |locked, _, host| {
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
@@ -56,7 +56,7 @@ pub(super) fn ask_host(caller: &mut PortCaller<'_>, command: &'static CStr, args
     });
 }
 
-pub(super) fn config_get(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn config_get(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
     ask_main(caller, move |locked, _, host| {
         let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
@@ -74,7 +74,7 @@ pub(super) fn config_get(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 }
 
 /// DEBUG POPULATE, which runs POPULATE; only the host has the other subcommands.
-pub(super) fn debug(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn debug(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let populate = if args.is(1, "populate") { find(b"populate") } else { None };
     let Some(command) = populate else {
         return caller.reply().error(&elsewhere(&full_name(args), HostCommand::OfServer));
@@ -87,7 +87,7 @@ pub(super) fn debug(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let mut call = Call {
         command,
         args: Args::new(args.from(1)),
-        db: caller.session.db,
+        db: caller.session.access.db,
         now: Now::lazy(caller.engine().config().clock),
         limits: caller.limits,
         prefix: "",
@@ -98,7 +98,7 @@ pub(super) fn debug(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 
 /// Answers a command that the ports do not have: either that the host has it, or Redis's error for
 /// an unknown command.
-pub fn not_here(caller: &mut PortCaller<'_>, args: &Args<'_>, is_subcommand: bool) {
+pub fn not_here(caller: &mut RespCaller<'_>, args: &Args<'_>, is_subcommand: bool) {
     // Lines of HTTP: a browser was made to send them, and no later line may run either.
     if args.is(0, "post") || args.is(0, "host:") {
         return caller.session.flow.state = State::Closing;
@@ -110,10 +110,10 @@ pub fn not_here(caller: &mut PortCaller<'_>, args: &Args<'_>, is_subcommand: boo
     let name = full_name(args);
     let known = caller.worker.shared.host_commands.get().map(|known| known.get(&name).copied());
     let about = name.clone();
-    let answer = move |there: Option<HostCommand>, session: &Session, output: &mut Output| {
+    let answer = move |there: Option<HostCommand>, session: &RespSession, output: &mut Output| {
         let mut reply = session.reply(output);
         match there {
-            Some(_) if session.user.is_none() => reply.error(NO_AUTH),
+            Some(_) if session.access.user.is_none() => reply.error(NO_AUTH),
             Some(of_host) => reply.error(&elsewhere(&about, of_host)),
             None => reply.error(&unknown),
         }

@@ -20,10 +20,10 @@ use crate::command::{Action, Args, Error, Named, PortCommand, Reply, Transcript}
 use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, RefusalReason, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::flow::State;
+use crate::net::main_task::{ask_main, have_main_write};
 use crate::net::protocol::Protocol;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::{ask_main, have_main_write};
-use crate::net::resp::session::{BUSY, Session};
+use crate::net::resp::caller::RespCaller;
+use crate::net::resp::session::{BUSY, RespSession};
 use crate::net::resp::transaction::{ExecReplies, ExecReply, Transaction};
 use crate::net::shared::{Answer, PortCounts, count};
 use crate::net::transport::Output;
@@ -42,7 +42,7 @@ const NESTED: &[u8] = b"ERR MULTI calls can not be nested";
 const WATCH_IN_MULTI: &[u8] = b"ERR WATCH inside MULTI is not allowed";
 
 /// Queues a command for EXEC.
-pub fn queue(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
+pub fn queue(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
     let most = caller.engine().settings().port.query_limit.load(Ordering::Relaxed);
     let transaction = caller.session.transaction.get_or_insert_default();
     if matches!(named.row().action, Action::Port(PortCommand::Select)) {
@@ -60,7 +60,7 @@ pub fn queue(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
 }
 
 /// MULTI.
-pub(super) fn multi(caller: &mut PortCaller<'_>) {
+pub(super) fn multi(caller: &mut RespCaller<'_>) {
     if caller.session.in_multi {
         return caller.reply().error(NESTED);
     }
@@ -71,7 +71,7 @@ pub(super) fn multi(caller: &mut PortCaller<'_>) {
 }
 
 /// DISCARD.
-pub(super) fn discard(caller: &mut PortCaller<'_>) {
+pub(super) fn discard(caller: &mut RespCaller<'_>) {
     if !caller.session.in_multi {
         return caller.reply().error(NOT_IN_MULTI[1]);
     }
@@ -80,14 +80,14 @@ pub(super) fn discard(caller: &mut PortCaller<'_>) {
 }
 
 /// UNWATCH. Between MULTI and EXEC it is queued, so when it runs EXEC has ended the transaction.
-pub(super) fn unwatch(caller: &mut PortCaller<'_>) {
+pub(super) fn unwatch(caller: &mut RespCaller<'_>) {
     caller.session.leave_transaction();
     caller.reply().ok();
 }
 
 /// `WATCH key [key ...]`.
-pub(super) fn watch(caller: &mut PortCaller<'_>, args: &Args<'_>) {
-    let (db, engine, slot) = (caller.session.db, caller.engine(), caller.slot());
+pub(super) fn watch(caller: &mut RespCaller<'_>, args: &Args<'_>) {
+    let (db, engine, slot) = (caller.session.access.db, caller.engine(), caller.slot());
     if caller.session.in_multi {
         return caller.reply().error(WATCH_IN_MULTI);
     }
@@ -116,8 +116,8 @@ pub(super) fn watch(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     caller.reply().ok();
 }
 
-fn watch_on_main(caller: &mut PortCaller<'_>, keys: &[&[u8]]) {
-    let db = caller.session.db;
+fn watch_on_main(caller: &mut RespCaller<'_>, keys: &[&[u8]]) {
+    let db = caller.session.access.db;
     let keys: Vec<Box<[u8]>> = keys.iter().map(|&key| key.into()).collect();
     let transaction = caller.session.transaction.take().unwrap_or_default();
     let mut watching = transaction.watching;
@@ -134,7 +134,7 @@ fn watch_on_main(caller: &mut PortCaller<'_>, keys: &[&[u8]]) {
 }
 
 /// EXEC.
-pub(super) fn exec(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+pub(super) fn exec(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     if !caller.session.in_multi {
         return caller.reply().error(NOT_IN_MULTI[0]);
     }
@@ -177,15 +177,15 @@ pub(super) fn exec(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 }
 
 /// Runs a transaction on this worker, if it can.
-fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
+fn try_exec(caller: &mut RespCaller<'_>, transaction: &Transaction) -> Tried {
     let (engine, slot, session) = (caller.engine(), caller.slot(), &*caller.session);
     if engine.config().safemode || transaction.tries >= MANY_TRIES {
         return Tried::Apart(Apart::NeedsMain);
     }
-    let Some(user) = &session.user else { return Tried::Apart(Apart::NeedsMain) };
+    let Some(user) = &session.access.user else { return Tried::Apart(Apart::NeedsMain) };
     let all = transaction.arguments();
     let limits = caller.limits.in_one_go();
-    let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, &limits);
+    let mut plan = Plan::new(engine, None, transaction, &all, user, session.access.db, &limits);
     if plan.is_for_main {
         return Tried::Apart(Apart::NeedsMain);
     }
@@ -214,13 +214,16 @@ fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
 }
 
 /// Has the main thread run a transaction as a unit.
-fn exec_on_main(caller: &mut PortCaller<'_>, transaction: Box<Transaction>) {
-    let Some(user) = caller.session.user.clone() else { return };
+fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
+    let Some(user) = caller.session.access.user.clone() else { return };
     let (limits, shared) = (caller.limits.in_one_go(), Arc::clone(&caller.worker.shared));
-    let asker = ExecAsker { user, db: caller.session.db, resp3: caller.session.resp3 };
+    let asker = ExecAsker { user, db: caller.session.access.db, resp3: caller.session.resp3 };
     let writes =
         transaction.flags.is_some_and(|flags| flags.write || flags.host_write || flags.script);
-    let work = move |locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>| -> Answer {
+    let work = move |locked: Locked<'_>,
+                     engine: &Engine,
+                     host: Option<&dyn Host>|
+          -> Answer<RespSession> {
         let Some(host) = host else {
             return Box::new(|session, output| session.reply(output).error(&aborted(BUSY)));
         };
@@ -241,7 +244,7 @@ fn exec_on_main(caller: &mut PortCaller<'_>, transaction: Box<Transaction>) {
 /// are too large for it.
 fn begin_exec_replies(
     counts: &PortCounts,
-    session: &mut Session,
+    session: &mut RespSession,
     transaction: Box<Transaction>,
     said: Vec<ExecReply>,
     output: &mut Output,

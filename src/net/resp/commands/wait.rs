@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 use crate::command::{Args, Error, PortCommand, Reply, parse_integer};
 use crate::engine::{Awaited, ReplicaWait, Waited};
 use crate::net::flow::State;
-use crate::net::resp::caller::PortCaller;
-use crate::net::resp::main_task::ask_main_later;
-use crate::net::resp::session::{BUSY, Session};
-use crate::net::shared::PortMessage;
+use crate::net::main_task::ask_main_later;
+use crate::net::resp::caller::RespCaller;
+use crate::net::resp::session::{BUSY, RespSession};
 use crate::net::transport::Output;
 use crate::store::UnixMs;
 
 /// `WAIT numreplicas timeout`, or `WAITAOF numlocal numreplicas timeout`. In EXEC they do not
 /// block, but return what is the case.
-pub fn wait(caller: &mut PortCaller<'_>, which: PortCommand, args: &Args<'_>, blocks: bool) {
+pub fn wait(caller: &mut RespCaller<'_>, which: PortCommand, args: &Args<'_>, blocks: bool) {
     let now = (caller.engine().config().clock)();
     let asked = match which {
         PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
@@ -40,10 +39,7 @@ pub fn wait(caller: &mut PortCaller<'_>, which: PortCommand, args: &Args<'_>, bl
     let gone = Arc::clone(&session.flow.client.gone);
     ask_main_later(caller, move |locked, _, host, waiting| {
         let answer = move |answer: Answered| {
-            let tell = move |session: &mut Session, output: &mut Output| {
-                tell(session, position, answer, output)
-            };
-            waiting.ends(move |key| PortMessage::Answer(key, 0, Box::new(tell)));
+            waiting.answers(0, move |session, output| tell(session, position, answer, output));
         };
         let Some(host) = host else { return answer(Err(BUSY.to_vec())) };
         let awaited = asked.map(|asked| asked.awaited).ok();
@@ -105,7 +101,7 @@ fn end(timeout: &[u8], now: UnixMs) -> Result<Option<Instant>, Error> {
     Ok(Instant::now().checked_add(Duration::from_millis(timeout_ms)))
 }
 
-fn tell(session: &mut Session, position: u64, answer: Answered, output: &mut Output) {
+fn tell(session: &mut RespSession, position: u64, answer: Answered, output: &mut Output) {
     match answer {
         Ok(Waited::Counted { replicas, offset }) => {
             // In EXEC, what EXEC wrote before it has come after.

@@ -7,29 +7,30 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use super::caller::PortCaller;
+use super::client::Client;
+use super::flow::State;
+use super::protocol::Protocol;
+use super::shared::Answer;
+use super::waiting::WaitingConnection;
 use crate::command::{Args, COMMANDS};
 use crate::engine::{Engine, Host, Locked, MainTask};
-use crate::net::client::Client;
-use crate::net::flow::State;
-use crate::net::shared::{Answer, PortMessage};
-use crate::net::waiting::WaitingConnection;
 
 /// Sends the main thread a task for a connection, which waits for the answer.
-pub fn ask_main(
-    caller: &mut PortCaller<'_>,
-    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+pub fn ask_main<P: Protocol>(
+    caller: &mut PortCaller<'_, P>,
+    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer<P> + Send + 'static,
 ) {
-    let flow = &caller.session.flow;
+    let flow = &caller.session.flow();
     let task = answering(flow.own_command, Arc::clone(&flow.client), question);
     ask_main_later(caller, task);
 }
 
 /// As [`ask_main`], of a task that writes to keys.
-pub fn have_main_write(
-    caller: &mut PortCaller<'_>,
-    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+pub fn have_main_write<P: Protocol>(
+    caller: &mut PortCaller<'_, P>,
+    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer<P> + Send + 'static,
 ) {
-    let flow = &caller.session.flow;
+    let flow = &caller.session.flow();
     let task = answering(flow.own_command, Arc::clone(&flow.client), question);
     let task = task_for(caller, task);
     caller.engine().context().send_writing_task(task);
@@ -37,7 +38,7 @@ pub fn have_main_write(
 
 /// Sends the main thread a task for a connection, which waits until the task, or whoever gets the
 /// waiting connection from it, ends that.
-pub fn ask_main_later<T>(caller: &mut PortCaller<'_>, task: T)
+pub fn ask_main_later<P: Protocol, T>(caller: &mut PortCaller<'_, P>, task: T)
 where
     T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
 {
@@ -45,12 +46,12 @@ where
     caller.engine().context().send_main_task(task);
 }
 
-fn task_for<T>(caller: &mut PortCaller<'_>, task: T) -> MainTask
+fn task_for<P: Protocol, T>(caller: &mut PortCaller<'_, P>, task: T) -> MainTask
 where
     T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
 {
     let waiting = wait_for_task(caller);
-    let killed = Arc::clone(&caller.session.flow.client.killed);
+    let killed = Arc::clone(&caller.session.flow().client.killed);
     Box::new(move |locked, engine, host| {
         if !killed.load(Ordering::Relaxed) {
             task(locked, engine, host, waiting);
@@ -59,18 +60,19 @@ where
 }
 
 /// Has a connection wait for a task of the main thread.
-pub fn wait_for_task(caller: &mut PortCaller<'_>) -> WaitingConnection {
-    caller.session.flow.state = State::Waiting;
-    let client = &caller.session.flow.client;
+pub fn wait_for_task<P: Protocol>(caller: &mut PortCaller<'_, P>) -> WaitingConnection {
+    let flow = caller.session.flow_mut();
+    flow.state = State::Waiting;
+    let client = &flow.client;
     WaitingConnection::new(&caller.worker.shared, client.worker, client.key)
 }
 
 /// A task that ends the connection's waiting with the answer to a question, which is a part of this
 /// client's command.
-fn answering(
+fn answering<P: Protocol>(
     command: Option<usize>,
     client: Arc<Client>,
-    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer<P> + Send + 'static,
 ) -> impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static {
     move |locked, engine, host, waiting| {
         // What other tasks have seen does not concern this one.
@@ -85,7 +87,7 @@ fn answering(
             }
         }
         let seen = engine.main_slot(locked).take_seen();
-        waiting.ends(|key| PortMessage::Answer(key, seen, answer));
+        waiting.answers(seen, answer);
     }
 }
 

@@ -17,7 +17,7 @@ pub struct DelayedFlushes {
 impl DelayedFlushes {
     /// Notes when a database is to be emptied, in place of what was noted before; `None` for no
     /// more.
-    pub(super) fn set(&self, db: u32, at: Option<UnixMs>) {
+    pub fn set(&self, db: u32, at: Option<UnixMs>) {
         let mut when = self.when.lock();
         match at {
             Some(at) => _ = when.insert(db, at),
@@ -27,7 +27,7 @@ impl DelayedFlushes {
     }
 
     /// A database that is to be emptied now.
-    pub(super) fn due(&self, now: UnixMs) -> Option<u32> {
+    pub fn due(&self, now: UnixMs) -> Option<u32> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
