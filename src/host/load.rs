@@ -46,6 +46,8 @@ pub unsafe fn on_load(
     if registered != ok {
         return err;
     }
+    // SAFETY: nothing was allocated yet. If midi is loaded a second time, the first one counts.
+    unsafe { super::alloc::learn_alignment() };
     // SAFETY: the host's own context, array and strings, alive during this call.
     let (ctx, strings) = unsafe { (Ctx::new(ctx), HostString::arguments(argv, argc)) };
     let args: Vec<&[u8]> = strings.iter().map(|string| string.bytes()).collect();

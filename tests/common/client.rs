@@ -227,7 +227,7 @@ impl Client {
     /// Pipelines several commands; returns their replies in order.
     #[track_caller]
     pub fn pipeline<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Vec<Value> {
-        let bytes: Vec<u8> = commands.iter().flat_map(|args| encoded(args)).collect();
+        let bytes: Vec<u8> = commands.iter().map(|args| encoded(args)).collect::<Vec<_>>().concat();
         self.send(&bytes);
         commands.iter().map(|_| self.read()).collect()
     }

@@ -236,8 +236,11 @@ impl Caller {
 
     /// Sends commands at once, and checks that none fails in an unexpected way.
     fn send(&mut self, lines: &[&str]) -> io::Result<Vec<Value>> {
-        let commands: Vec<u8> =
-            lines.iter().flat_map(|line| super::encoded(&named(self.door, line))).collect();
+        let commands: Vec<u8> = lines
+            .iter()
+            .map(|line| super::encoded(&named(self.door, line)))
+            .collect::<Vec<_>>()
+            .concat();
         self.client.try_send(&commands)?;
         let mut replies = vec![];
         for line in lines {

@@ -243,7 +243,8 @@ impl Twin {
             return self.batch_apart(steps, started);
         }
         let commands: Vec<Vec<Words>> = steps.iter().map(Step::wire).collect();
-        let bytes: Vec<u8> = commands.iter().flatten().flat_map(|args| encoded(args)).collect();
+        let bytes: Vec<u8> =
+            commands.iter().flatten().map(|args| encoded(args)).collect::<Vec<_>>().concat();
         self.client.send(&bytes);
         let replies: Vec<Value> = commands.iter().flatten().map(|_| self.client.read()).collect();
         self.slowest_ms = self.slowest_ms.max(started.elapsed().as_millis() as i64);
@@ -266,7 +267,7 @@ impl Twin {
         let midi: Vec<_> =
             steps.iter().flat_map(|step| step.wire_apart(|args| door.named(args))).collect();
         let bytes = |commands: &[Words]| {
-            commands.iter().flat_map(|args| encoded(args)).collect::<Vec<u8>>()
+            commands.iter().map(|args| encoded(args)).collect::<Vec<_>>().concat()
         };
         self.client.send(&bytes(&native));
         client.send(&bytes(&midi));

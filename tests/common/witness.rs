@@ -176,8 +176,11 @@ impl Witness {
         self.begun[series] += 1;
         let value = self.begun[series];
         let lines = SERIES[series].lines;
-        let bytes: Vec<u8> =
-            lines.iter().flat_map(|line| encoded(&self.command(line, value))).collect();
+        let bytes: Vec<u8> = lines
+            .iter()
+            .map(|line| encoded(&self.command(line, value)))
+            .collect::<Vec<_>>()
+            .concat();
         client.try_send(&bytes)?;
         let mut done = true;
         for line in lines {

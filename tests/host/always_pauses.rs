@@ -24,7 +24,7 @@ fn tail_runs(client: &mut Client) -> i64 {
 /// Sends lines that run in one turn of the main loop, behind what keeps it busy.
 fn send_behind_a_sleep(client: &mut Client, lines: &[&str]) {
     let lines = std::iter::once(&"DEBUG SLEEP 0.2").chain(lines);
-    let bytes: Vec<u8> = lines.flat_map(|line| encoded(&words(line))).collect();
+    let bytes: Vec<u8> = lines.map(|line| encoded(&words(line))).collect::<Vec<_>>().concat();
     client.send(&bytes);
 }
 

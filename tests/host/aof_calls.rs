@@ -122,7 +122,7 @@ fn calls_that_are_not_replicated_are_not_logged() {
 /// A text that would set a key.
 fn journal() -> Vec<Vec<u8>> {
     let records: [&[&str]; 3] = [&["VERSION", "1"], &["SELECT", "0"], &["SET", "k", "v"]];
-    let text: Vec<u8> = records.iter().flat_map(|record| encoded(record)).collect();
+    let text: Vec<u8> = records.iter().map(|record| encoded(record)).collect::<Vec<_>>().concat();
     vec![b"MIDI.JOURNAL".to_vec(), text]
 }
 

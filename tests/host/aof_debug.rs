@@ -47,7 +47,8 @@ fn a_logged_reload_is_replayed() {
     client.run("MIDI.APPEND h y");
     server.crash();
     let commands = aof::commands(&server);
-    let text = |part: &[Vec<Vec<u8>>]| part.iter().flat_map(|it| encoded(it)).collect::<Vec<u8>>();
+    let text =
+        |part: &[Vec<Vec<u8>>]| part.iter().map(|it| encoded(it)).collect::<Vec<_>>().concat();
     let [.., append, _, of_host] = commands.as_slice() else { panic!("{commands:?}") };
     assert_eq!(append[0], b"MIDI.JOURNAL");
     let again = [words("DEBUG RELOAD"), append.clone(), of_host.clone()];

@@ -613,8 +613,9 @@ fn killing_clients_with_queued_commands_harms_nobody() {
                         let bytes: Vec<u8> = own_pipeline(number, round)
                             .0
                             .iter()
-                            .flat_map(|args| encoded(args))
-                            .collect();
+                            .map(|args| encoded(args))
+                            .collect::<Vec<_>>()
+                            .concat();
                         let mut client = server.client();
                         let _ = client.try_send(&bytes);
                         while client.try_read().is_ok_and(|reply| !reply.is_error())

@@ -22,7 +22,7 @@ struct Known {
 fn write(mut client: Client, writer: usize, first: u64, known: &Known) {
     for number in (first..).step_by(20) {
         let lines = (number..number + 20).map(|number| format!("SET key:{writer} {number}"));
-        let bytes: Vec<u8> = lines.flat_map(|line| encoded(&words(&line))).collect();
+        let bytes: Vec<u8> = lines.map(|line| encoded(&words(&line))).collect::<Vec<_>>().concat();
         if client.try_send(&bytes).is_err() {
             return;
         }
@@ -182,7 +182,8 @@ fn strangers_cannot_stop_writers() {
             let mut stranger = connect(server.port());
             scope.spawn(move || {
                 let lines = ["FAILOVER", "CLIENT PAUSE 1000 WRITE", "EXEC", "SHUTDOWN"];
-                let some: Vec<u8> = lines.iter().flat_map(|line| encoded(&words(line))).collect();
+                let some: Vec<u8> =
+                    lines.iter().map(|line| encoded(&words(line))).collect::<Vec<_>>().concat();
                 let all = some.repeat(at_once);
                 while !stop.load(Ordering::Relaxed) {
                     stranger.send(&all);

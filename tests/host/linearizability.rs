@@ -129,7 +129,8 @@ fn send_units(client: &mut Client, door: Door, number: usize, units: Vec<Unit>) 
 }
 
 fn wire(door: Door, unit: &Unit) -> Vec<u8> {
-    let commands: Vec<u8> = unit.iter().flat_map(|args| encoded(&door.named(args))).collect();
+    let commands: Vec<u8> =
+        unit.iter().map(|args| encoded(&door.named(args))).collect::<Vec<_>>().concat();
     if unit.len() == 1 {
         commands
     } else {

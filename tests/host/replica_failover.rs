@@ -106,7 +106,8 @@ fn write_on(mut clients: Vec<Client>) -> Vec<Client> {
     lines.push(["COPY a d", "INCR count", "MOVE key:9 3"].map(String::from).into());
     let mut send = |lines: Vec<String>| {
         let mut client = clients.pop().expect("a connection");
-        let bytes: Vec<u8> = lines.iter().flat_map(|line| encoded(&words(line))).collect();
+        let bytes: Vec<u8> =
+            lines.iter().map(|line| encoded(&words(line))).collect::<Vec<_>>().concat();
         client.send(&bytes);
         client
     };
