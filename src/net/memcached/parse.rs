@@ -107,6 +107,44 @@ type LineWords<'i> = arrayvec::ArrayVec<&'i [u8], WORDS>;
 /// the bytes of the input in which there is no end of a line.
 #[inline]
 pub fn parse(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
+    plain_set(input, most).unwrap_or_else(|| parse_any(input, most, seen))
+}
+
+/// A `set` as nearly all are: complete, one space between its words, numbers of few digits, and to
+/// be answered. `None` means that it may be something else.
+#[inline]
+fn plain_set(input: &[u8], most: usize) -> Option<ParsedRequest<'_>> {
+    let line = input.strip_prefix(b"set ")?;
+    let (key, line) = line.split_at(line.iter().position(|&byte| byte <= b' ')?);
+    let (flags, _, line) = plain_number(line)?;
+    let (expiry, _, line) = plain_number(line)?;
+    let (_, length, line) = plain_number(line)?;
+    let (value, behind) = line.strip_prefix(b"\r\n")?.split_at_checked(length)?;
+    let behind = behind.strip_prefix(b"\r\n")?;
+    if key.is_empty() || key.len() > MEMCACHED_KEY_BYTES || length > most {
+        return None;
+    }
+    let store = StoreRequest { mode: b"set", key, flags, expiry, number: b"", value };
+    let end = input.len() - behind.len();
+    Some(ParsedRequest::Request(MemcachedRequest::Store(store), end, false))
+}
+
+/// A number of one to nine digits behind a space, as text and as a number, and what follows it.
+#[inline]
+fn plain_number(text: &[u8]) -> Option<(&[u8], usize, &[u8])> {
+    let text = text.strip_prefix(b" ")?;
+    let (mut number, mut digits) = (0, 0);
+    while let Some(digit @ 0..=9) = text.get(digits).map(|byte| byte.wrapping_sub(b'0')) {
+        (number, digits) = (number * 10 + usize::from(digit), digits + 1);
+        if digits > 9 {
+            return None;
+        }
+    }
+    (digits > 0).then(|| (&text[..digits], number, &text[digits..]))
+}
+
+#[inline(always)]
+fn parse_any(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
     let Some(newline) = memchr(b'\n', &input[seen.min(input.len())..]) else {
         return without_end(input);
     };

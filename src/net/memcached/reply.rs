@@ -132,7 +132,7 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
     #[inline]
     fn simple(&mut self, text: &'static str) {
         match text {
-            "OK" if self.form() == ReplyForm::Stored => self.line(&[b"STORED"]),
+            "OK" => self.ok(),
             "NON_NUMERIC" => {
                 self.line(&[b"CLIENT_ERROR cannot increment or decrement non-numeric value"])
             }
@@ -140,6 +140,17 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
             "" => self.next(),
             text => self.line(&[text.as_bytes()]),
         }
+    }
+
+    #[inline]
+    fn ok(&mut self) {
+        if self.form() != ReplyForm::Stored {
+            return self.line(&[b"OK"]);
+        }
+        if !self.is_silent() {
+            self.out.own.extend_from_slice(b"STORED\r\n");
+        }
+        self.next();
     }
 
     #[inline]

@@ -42,6 +42,39 @@ fn storage_commands_have_data() {
 }
 
 #[test]
+fn a_plain_set_is_what_any_set_is() {
+    let long = "k".repeat(MEMCACHED_KEY_BYTES);
+    let plain = ["key", "\u{e9}", &long].map(|key| format!("set {key} 007 123456789 2\r\nab\r\n"));
+    for input in plain.iter().map(|input| input.as_bytes()) {
+        let more = [input, b"set"].concat();
+        assert_eq!(plain_set(&more, 2), Some(parse_any(input, 2, 0)));
+        for cut in 0..input.len() {
+            assert_eq!(plain_set(&input[..cut], 2), None);
+        }
+        assert_eq!(plain_set(input, 1), None, "too large");
+        // Each byte in turn is another one.
+        for at in 0..input.len() {
+            for byte in *b" \r\n0-:x\xe9" {
+                let mut other = input.to_vec();
+                other[at] = byte;
+                let found = plain_set(&other, 99);
+                assert!(found.is_none_or(|found| found == parse_any(&other, 99, 0)), "{other:?}");
+            }
+        }
+    }
+    for other in [
+        "set  0 0 1\r\na\r\n",
+        "set k 0 0 1 noreply\r\na\r\n",
+        "set k 0 0 1\na\r\n",
+        "set k 0 0 0000000001\r\na\r\n",
+        "set k 0 -1 1\r\na\r\n",
+        &format!("set k{long} 0 0 1\r\na\r\n"),
+    ] {
+        assert_eq!(plain_set(other.as_bytes(), 99), None, "{other}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_in_memcacheds_words() {
     let long = "k".repeat(MEMCACHED_KEY_BYTES + 1);
     for (line, answer) in [
