@@ -8,12 +8,13 @@
 //! | set | set, and the host does not evict | the smaller one of both |
 //!
 //! *Who grows pays*: midi evicts its own keys for its own growth, and the host sees itself above
-//! `maxmemory` only by its own.
+//! `maxmemory` only by its own. Where nobody has grown, because `maxmemory` was lowered or a file
+//! was loaded that needs more, both pay, in proportion to their data.
 //!
 //! Where midi's policy does not evict and `midi.maxmemory` is 0, the host's limit is kept by credit
 //! (`gates.rs`), as if it were the host's own write.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -39,13 +40,18 @@ struct KnownLimits {
 }
 
 /// The settings of the limit.
-pub struct EvictionSettings(Mutex<KnownLimits>);
+pub struct EvictionSettings {
+    known: Mutex<KnownLimits>,
+    /// The host's limit was lowered, and midi's does not follow from it yet.
+    is_lower: AtomicBool,
+}
 
 impl EvictionSettings {
     /// Before they are read.
     pub const fn new() -> Self {
         let policy = Policy::NoEviction;
-        EvictionSettings(Mutex::new(KnownLimits { own: 0, policy, host: 0, host_policy: policy }))
+        let known = KnownLimits { own: 0, policy, host: 0, host_policy: policy };
+        EvictionSettings { known: Mutex::new(known), is_lower: AtomicBool::new(false) }
     }
 
     /// Reads the settings, and warns of some. At load, and when a setting has changed.
@@ -60,10 +66,14 @@ impl EvictionSettings {
             host: i64::try_from(host).unwrap_or(i64::MAX),
             host_policy,
         };
-        if std::mem::replace(&mut *self.0.lock(), known) != known
+        let last = std::mem::replace(&mut *self.known.lock(), known);
+        if last != known
             && let Some(warning) = known.warning()
         {
             log(ctx, Level::Warning, &warning);
+        }
+        if known.host < last.host {
+            self.is_lower.store(true, Ordering::Relaxed);
         }
         let engine = &instance().engine;
         // As on the host, OBJECT FREQ is an error under a policy that is named after LRU.
@@ -76,15 +86,18 @@ impl EvictionSettings {
     /// Whether midi evicts keys of its own where there is a limit: then its writes need no credit
     /// of the host's.
     pub fn evicts(&self) -> bool {
-        self.0.lock().policy.evicts()
+        self.known.lock().policy.evicts()
     }
 
     /// Brings the limit up to date. Like the host's own keys, those of a replica are evicted by the
     /// master alone.
     pub fn refresh(&self, ctx: Ctx<'_>, is_replica: bool) {
-        let known = *self.0.lock();
-        let limit = if is_replica { Limit::NONE } else { known.limit(ctx) };
+        let known = *self.known.lock();
         let ledger = &instance().engine.ledger;
+        // A limit that was lowered is one that holds for the first time.
+        let is_lower = self.is_lower.swap(false, Ordering::Relaxed);
+        let last = if is_lower { Limit::NONE } else { ledger.eviction.limit() };
+        let limit = if is_replica { Limit::NONE } else { known.limit(ctx, last) };
         if ledger.eviction.limit() != limit {
             ledger.set_limit(ctx.locked(), limit);
         } else if ledger.eviction.is_on() {
@@ -94,13 +107,13 @@ impl EvictionSettings {
 
     /// The policy for midi's keys, and the limit as an operator has set it: midi's, or the host's.
     pub fn as_set(&self) -> (Policy, i64) {
-        let known = *self.0.lock();
+        let known = *self.known.lock();
         (known.policy, if known.own > 0 { known.own } else { known.host })
     }
 
     /// The keys of its own that the host evicts when midi's need room, for INFO.
     pub fn evictable_host_keys(&self) -> &'static str {
-        let known = *self.0.lock();
+        let known = *self.known.lock();
         match known.host_policy {
             _ if known.host == 0 || !known.has_host_pay() => "none",
             policy if policy.is_volatile() => "volatile",
@@ -116,9 +129,9 @@ impl KnownLimits {
         self.own > 0 || !self.policy.evicts()
     }
 
-    fn limit(self, ctx: Ctx<'_>) -> Limit {
+    fn limit(self, ctx: Ctx<'_>, last: Limit) -> Limit {
         let limit = |bytes| Limit { policy: self.policy, bytes, is_own: self.own > 0 };
-        let has_room = || self.what_host_leaves(ctx);
+        let has_room = || self.what_host_leaves(ctx, last);
         match (self.own, self.host) {
             (0, 0) => Limit::NONE,
             (0, _) if self.policy.evicts() => limit(has_room()),
@@ -132,19 +145,26 @@ impl KnownLimits {
 
     /// The bytes that midi's keys may have as long as all else takes what it takes now. Where that
     /// has left no room, midi keeps what it has: it does not pay for the growth of others.
-    fn what_host_leaves(self, ctx: Ctx<'_>) -> i64 {
+    fn what_host_leaves(self, ctx: Ctx<'_>, last: Limit) -> i64 {
         let memory = ctx.info(c"memory");
         let number = |name| memory.number(name).unwrap_or(0) as i64;
         let used = number(c"used_memory") - number(c"mem_not_counted_for_evict");
         let room = self.host - reserve(self.host) - used;
-        let ledger = &instance().engine.ledger;
-        let (bytes, last) = (ledger.books.totals().bytes, ledger.eviction.limit());
+        let bytes = instance().engine.ledger.books.totals().bytes;
         if room > 0 {
             return bytes + room;
         }
-        // A little above what there is: else the limit would follow each key that is evicted.
-        let slack = bytes / LIMIT_SLACK_PART;
-        if last == Limit::NONE { bytes } else { last.bytes.min(bytes + slack) }
+        if last != Limit::NONE {
+            // A little above what there is: else the limit would follow each key that is evicted.
+            return last.bytes.min(bytes + bytes / LIMIT_SLACK_PART);
+        }
+        if used <= self.host {
+            return bytes;
+        }
+        // Nobody has grown: the limit is new. What evicting all keys would not help, evicts none.
+        let theirs =
+            if self.host_policy.evicts() { number(c"used_memory_dataset") - bytes } else { 0 };
+        Some(share(bytes, theirs.max(0), bytes + room)).filter(|&part| part > 0).unwrap_or(bytes)
     }
 
     fn warning(self) -> Option<String> {
@@ -179,6 +199,13 @@ fn limits_of_databases(policy: Policy) -> Vec<(u32, Policy, i64)> {
     let limits = databases_in(&written(DB_MAXMEMORY), bytes_of).unwrap_or_default();
     let limits = limits.into_iter().filter(|&(_, bytes)| bytes > 0);
     limits.map(|(db, bytes)| (db, policy_of(db), bytes)).collect()
+}
+
+/// midi's part of what midi's data and others' may take together. `room` is what is left for midi's
+/// while the others keep all of theirs.
+fn share(midis: i64, theirs: i64, room: i64) -> i64 {
+    let both = i128::from(room + theirs) * i128::from(midis) / i128::from((midis + theirs).max(1));
+    i64::try_from(both).unwrap_or(0).max(0)
 }
 
 /// What midi leaves free below the host's limit: the host's own count is coarser than midi's.

@@ -258,6 +258,26 @@ fn hashes_go_both_ways() {
     });
 }
 
+/// Else a server could never give back what it has, where one such hash is among it.
+#[test]
+fn a_hash_that_the_host_cannot_have_holds_up_no_other() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        client.integer("MIDI.HSET h a 1 b 2");
+        client.run("MIDI.HEXPIRE h 1000 FIELDS 1 a");
+        for key in 0..500 {
+            client.ok(&format!("MIDI.SET k:{key} v"));
+        }
+        let has_them = !client.run("HTTL none FIELDS 1 a").is_error();
+        let expected = if has_them { counts(501, 0, 0) } else { counts(500, 0, 1) };
+        for option in ["REPLACE", "REPLACE MOVE"] {
+            assert_eq!(client.run(&format!("MIDI.EXPORT * {option}")), expected, "{option}");
+        }
+        assert_eq!(client.integer("MIDI.EXISTS h"), i64::from(!has_them));
+        assert_eq!(client.integer("MIDI.DBSIZE"), i64::from(!has_them));
+    });
+}
+
 /// Without REPLACE any existing key of that name stays as it is. With it, a list becomes a string,
 /// as with SET.
 #[test]

@@ -141,6 +141,30 @@ fn who_grows_pays() {
     }
 }
 
+/// Else the server's own writes would be refused from then on, with all its own keys evicted.
+#[test]
+fn a_lower_limit_of_the_host_is_kept() {
+    let mut server = Mode::Adaptive.builder().with_port().start();
+    let mut host = server.client();
+    let used = host.info_number("memory", "used_memory");
+    host.ok("CONFIG SET maxmemory-policy allkeys-lru");
+    host.ok(&format!("CONFIG SET maxmemory {}", used + 64 * MIB));
+    host.ok("MIDI.POPULATE 150000 key 200");
+    host.ok("SAVE");
+    let is_kept = |host: &mut Client, limit: i64| {
+        let used = |host: &mut Client| host.info_number("memory", "used_memory");
+        wait_until("the host is below its limit", || used(host) < limit);
+        wait_until("the host's writes are taken", || host.run("SET a b") == Value::ok());
+        assert!(bytes(host) > limit / 4);
+    };
+    host.ok(&format!("CONFIG SET maxmemory {}", used + 16 * MIB));
+    is_kept(&mut host, used + 16 * MIB);
+    host.ok("CONFIG REWRITE");
+    server.crash();
+    server.restart(redis_server());
+    is_kept(&mut server.client(), used + 16 * MIB);
+}
+
 #[test]
 fn a_host_that_has_filled_its_memory_leaves_none() {
     let server = Mode::Adaptive.builder().with_port().start();

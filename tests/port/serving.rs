@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, Mode, Value, encoded, shown, wait_until};
@@ -159,8 +159,8 @@ fn connections_are_spread_over_the_workers() {
 #[test]
 fn a_unix_socket_serves_too_and_has_its_permissions() {
     let path = std::env::temp_dir().join(format!("midi-port-{}.sock", std::process::id()));
-    // A file left by an earlier run is not in the way.
-    std::fs::write(&path, "").expect("a file");
+    // A socket left by an earlier run is not in the way.
+    drop(UnixListener::bind(&path).expect("a socket"));
     let arguments = format!("unixsocket {} unixsocketperm 0700", path.display());
     let _server = Builder::new().load(&arguments).start();
     let mode = std::fs::metadata(&path).expect("the socket").permissions().mode();
@@ -171,6 +171,30 @@ fn a_unix_socket_serves_too_and_has_its_permissions() {
     socket.read_exact(&mut replies).expect("replies");
     assert_eq!(&replies, b"+OK\r\n$1\r\n1\r\n");
     let _ = std::fs::remove_file(&path);
+}
+
+/// Data of another program, or its clients, would be lost.
+#[test]
+fn a_unix_socket_replaces_no_other_file_and_none_that_is_in_use() {
+    let folder = std::env::temp_dir();
+    let path = |name: &str| folder.join(format!("midi-port-{}-{name}", std::process::id()));
+    let (file, used, both) = (path("file"), path("used"), path("both"));
+    std::fs::write(&file, "data").expect("a file");
+    let _listener = UnixListener::bind(&used).expect("a socket");
+    let refused = |arguments: &str, why: &str| {
+        let log = Builder::new().load(arguments).try_start().err();
+        let log = log.unwrap_or_else(|| panic!("{arguments:?} was taken"));
+        assert!(log.contains("cannot listen on") && log.contains(why), "{log}");
+    };
+    let here = |path: &std::path::Path| path.display().to_string();
+    refused(&format!("unixsocket {}", here(&file)), "not a socket");
+    assert_eq!(std::fs::read(&file).expect("the file"), b"data");
+    refused(&format!("unixsocket {}", here(&used)), "somebody listens");
+    UnixStream::connect(&used).expect("it is still the other program's");
+    refused(&format!("unixsocket {0} memcached-unixsocket {0}", here(&both)), "somebody listens");
+    for path in [file, used, both] {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 #[test]

@@ -162,18 +162,20 @@ impl Export {
     /// Sets a key of the host. True if it was set.
     fn set(&mut self, ctx: Ctx<'_>, key: &[u8], found: &KeyCopy) -> bool {
         let (replaces, at) = (self.copy.args.replace, found.expire_at);
-        let set = |bytes| native::set(ctx, key, bytes, at, (!replaces).then_some(c"NX"));
+        let condition = (!replaces).then_some(c"NX");
+        let set = |bytes| native::set(ctx, key, bytes, at, condition).map(Some);
         let done = match &found.value {
             CopiedValue::Bytes(bytes) => set(bytes),
             CopiedValue::Shared(shared) => set(shared.bytes()),
             CopiedValue::Hash(payload) => native::restore(ctx, key, payload, at, replaces),
         };
         match done {
-            Ok(true) => self.copy.counts.copied += 1,
-            Ok(false) => self.copy.counts.present += 1,
+            Ok(Some(true)) => self.copy.counts.copied += 1,
+            Ok(Some(false)) => self.copy.counts.present += 1,
+            Ok(None) => self.copy.counts.other_types += 1,
             Err(error) => self.copy.error = Some(error),
         }
-        done == Ok(true)
+        done == Ok(Some(true))
     }
 
     /// Writes the batch to the host, until `deadline`.

@@ -43,7 +43,8 @@ pub fn set(
     }
 }
 
-/// RESTORE. False if there is such a key, and it is not to be replaced.
+/// RESTORE. False if there is such a key, and it is not to be replaced; `None` if this host does
+/// not know such values, as Redis before 7.4 knows no fields that expire.
 ///
 /// # Errors
 /// As [`set`].
@@ -53,7 +54,7 @@ pub fn restore(
     payload: &[u8],
     expire_at: Option<UnixMs>,
     replaces: bool,
-) -> Result<bool, Error> {
+) -> Result<Option<bool>, Error> {
     let (k, kl, p, pl) = (key.as_ptr(), key.len(), payload.as_ptr(), payload.len());
     let (at, absolute, replace) = (expire_at.unwrap_or(0), c"ABSTTL".as_ptr(), c"REPLACE".as_ptr());
     // SAFETY: as in `set`.
@@ -68,13 +69,20 @@ pub fn restore(
         let result = take_reply(reply, |reply| {
             let text = reply_text(reply);
             match api!(RedisModule_CallReplyType)(reply) {
-                raw::REDISMODULE_REPLY_ERROR if text.starts_with(b"BUSYKEY") => Ok(false),
+                raw::REDISMODULE_REPLY_ERROR if text.starts_with(b"BUSYKEY") => Ok(Some(false)),
+                raw::REDISMODULE_REPLY_ERROR if is_unknown(text) => Ok(None),
                 raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, text)),
-                _ => Ok(true),
+                _ => Ok(Some(true)),
             }
         });
         result.unwrap_or(Err(Error::HostRefused))
     }
+}
+
+/// Whether RESTORE says that a payload, which is sound, is of a newer host: by its version, or its
+/// type.
+fn is_unknown(text: &[u8]) -> bool {
+    text.starts_with(b"ERR DUMP payload version") || text.starts_with(b"ERR Bad data format")
 }
 
 /// What DUMP says of a key: the payload of its value. `None` if there is no such key.

@@ -5,14 +5,14 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::Duration;
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
-    listen, socket_with,
+    connect, listen, socket_with,
 };
 
 use super::driver::Driver;
@@ -185,18 +185,36 @@ fn tcp(address: SocketAddr, shared: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A listening Unix socket. The file of an earlier run is removed, as in Redis.
+/// A listening Unix socket.
 fn unix(path: &str, mode: u32, backlog: i32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new(path)?;
-    let _ = fs::remove_file(path);
+    make_way(path, &address)?;
     bind(&socket, &address)?;
     if mode != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
     listen(&socket, backlog)?;
     Ok(socket)
+}
+
+/// Removes the socket that an earlier run has left. Redis removes whatever has the name.
+///
+/// # Errors
+/// Another kind of file is there, or a socket that somebody listens on.
+fn make_way(path: &str, address: &SocketAddrUnix) -> io::Result<()> {
+    let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !there.file_type().is_socket() {
+        return Err(io::Error::other("there is a file that is not a socket"));
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, address) {
+        // Its queue is full.
+        Ok(()) | Err(Errno::AGAIN) => Err(io::Error::other("somebody listens on it")),
+        Err(_) => fs::remove_file(path),
+    }
 }
 
 /// Moves a descriptor to a number of at least `first`, if it is lower: the host takes low numbers
