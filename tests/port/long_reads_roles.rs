@@ -175,7 +175,7 @@ impl Writer {
         self.generation += 1;
         self.extra = None;
         let generation = self.generation;
-        if generation % 2 == 0 {
+        if generation.is_multiple_of(2) {
             self.client.run("MIDI.SET h text");
         }
         self.client.run("MIDI.DEL h");
