@@ -21,6 +21,7 @@ mod ballast;
 mod chunk;
 mod leaving;
 mod slots;
+mod spare;
 mod system;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -35,6 +36,7 @@ use crossbeam_utils::CachePadded;
 
 pub(super) use leaving::is_leaving;
 use slots::Slots;
+pub use spare::prepare_chunk;
 
 /// The largest slot, in bytes.
 pub const MAX_SLOT: usize = 2048;
@@ -188,8 +190,8 @@ pub fn usage() -> ArenaUsage {
     let mut all = ArenaUsage::default();
     for arena in &ALL[..THREADS.load(Relaxed).min(ARENAS)] {
         all.used += arena.counts.used.load(Relaxed);
-        all.mapped += arena.counts.chunks.load(Relaxed) * chunk::CHUNK_BYTES;
-        all.huge += arena.counts.huge.load(Relaxed) * chunk::CHUNK_BYTES;
+        all.mapped += arena.counts.chunks.load(Relaxed) * system::CHUNK_BYTES;
+        all.huge += arena.counts.huge.load(Relaxed) * system::CHUNK_BYTES;
     }
     all
 }

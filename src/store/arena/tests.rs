@@ -3,7 +3,7 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::chunk::CHUNK_BYTES;
+use super::system::CHUNK_BYTES;
 use super::*;
 
 /// A block that knows what was written to it.
