@@ -17,6 +17,7 @@ mod held_replies;
 mod io;
 mod large;
 mod long_reads;
+mod long_reads_roles;
 mod memcached;
 mod memcached_beside;
 mod memcached_clients;

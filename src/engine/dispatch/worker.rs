@@ -23,7 +23,7 @@ use crate::limits::{
     ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, GATHERED_FOR,
     MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
-use crate::store::{Now, UnixMs, free_left, has_left};
+use crate::store::{Now, UnixMs, free_left, has_left, prepare_chunk};
 use crate::sync::Released;
 
 /// How long a worker sleeps if all its work is blocked by others.
@@ -144,6 +144,7 @@ impl<'a> Worker<'a> {
         while self.engine.shards().are_stopped() {
             std::thread::sleep(BLOCKED_NAP);
         }
+        prepare_chunk();
         let queue = self.engine.context().workers.queue(self.number);
         if !queue.inbox.is_empty() {
             for message in queue.inbox.take() {
@@ -341,9 +342,7 @@ impl<'a> Worker<'a> {
     fn visit_shards(&mut self) -> bool {
         let mut progress = false;
         for _ in 0..self.shards.len() {
-            let Some(shard) = self.shards.pop_front() else {
-                break;
-            };
+            let Some(shard) = self.shards.pop_front() else { break };
             // If another thread holds it, that thread finds the messages when it releases the
             // shard.
             if let Some(held) = self.engine.shards().try_take_with_pending(shard) {

@@ -4,14 +4,10 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::mm::{Advice, madvise, munmap};
-
 use super::slots::Span;
-use super::system::{is_resident, map_aligned};
+use super::spare::{self, Ready};
+use super::system::CHUNK_BYTES;
 use super::{Arena, leaving};
-
-/// The size of a chunk, and its alignment: that of a huge page.
-pub(super) const CHUNK_BYTES: usize = 2 << 20;
 
 /// The size of a unit.
 pub(super) const UNIT_BYTES: usize = 64 << 10;
@@ -178,7 +174,7 @@ impl Chunks {
         }
         leaving::unmark(chunk.addr());
         // SAFETY: no span is in it, and nothing refers to it any more.
-        unsafe { unmap(chunk) };
+        unsafe { unmap(NonNull::new_unchecked(chunk)) };
     }
 
     /// Gives up the emptiest chunks, as many as are not needed; calls `give_up` with each span in
@@ -262,41 +258,34 @@ fn bits(units: usize) -> u32 {
 
 /// A new chunk without spans, with this place among those of its arena.
 fn map(arena: &'static Arena, place: usize) -> *mut Chunk {
-    let Some(chunk) = map_aligned(CHUNK_BYTES) else {
+    let Some(Ready { at, is_huge }) = spare::take().or_else(Ready::map) else {
         handle_alloc_error(Layout::new::<[u8; CHUNK_BYTES]>());
     };
-    let chunk = chunk.cast::<Chunk>();
-    // SAFETY: the memory is the caller's alone, and aligned. Where the system refuses huge pages,
-    // it gives small ones.
-    let is_huge = unsafe {
-        let _ = madvise(chunk.cast(), CHUNK_BYTES, Advice::LinuxHugepage);
+    let chunk = at.cast::<Chunk>().as_ptr();
+    // SAFETY: the memory is the caller's alone, and aligned.
+    unsafe {
         chunk.write(Chunk {
             arena,
             next: ptr::null_mut(),
             previous: ptr::null_mut(),
             place,
             free: ALL_UNITS,
-            is_huge: false,
+            is_huge,
             firsts: [0; UNITS],
             spans: [const { Span::UNUSED }; UNITS],
         });
-        // The first write has made all of it resident only if it is one page.
-        (*chunk).is_huge = is_resident(chunk.cast::<u8>().add(CHUNK_BYTES - 1));
-        (*chunk).is_huge
-    };
+    }
     count(arena, is_huge, 1);
     chunk
 }
 
 /// # Safety
 /// Nothing of the chunk is in use.
-unsafe fn unmap(chunk: *mut Chunk) {
+unsafe fn unmap(chunk: NonNull<Chunk>) {
     // SAFETY: the caller's promise.
-    unsafe {
-        count((*chunk).arena, (*chunk).is_huge, -1);
-        // It fails only if the system cannot split a mapping; the memory is then lost.
-        let _ = munmap(chunk.cast(), CHUNK_BYTES);
-    }
+    let (arena, is_huge) = unsafe { ((*chunk.as_ptr()).arena, (*chunk.as_ptr()).is_huge) };
+    count(arena, is_huge, -1);
+    Ready { at: chunk.cast(), is_huge }.leave();
 }
 
 fn count(arena: &Arena, is_huge: bool, gained: isize) {

@@ -9,7 +9,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::chunk::CHUNK_BYTES;
+use super::system::CHUNK_BYTES;
 
 /// Addresses have 48 bits: see `bucket.rs`.
 const WORDS: usize = (1 << 48) / CHUNK_BYTES / 64;

@@ -23,6 +23,7 @@ mod chunk;
 mod classes;
 mod leaving;
 mod slots;
+mod spare;
 mod system;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -39,6 +40,7 @@ pub(super) use classes::ALIGN;
 pub use classes::{MAX_SLOT, block_bytes};
 pub(super) use leaving::is_leaving;
 use slots::Slots;
+pub use spare::prepare_chunk;
 
 /// More than there are threads that use them at a time, so that one is always free.
 const ARENAS: usize = 512;
@@ -186,8 +188,8 @@ pub fn usage() -> ArenaUsage {
     let mut all = ArenaUsage::default();
     for arena in &ALL[..THREADS.load(Relaxed).min(ARENAS)] {
         all.used += arena.counts.used.load(Relaxed);
-        all.mapped += arena.counts.chunks.load(Relaxed) * chunk::CHUNK_BYTES;
-        all.huge += arena.counts.huge.load(Relaxed) * chunk::CHUNK_BYTES;
+        all.mapped += arena.counts.chunks.load(Relaxed) * system::CHUNK_BYTES;
+        all.huge += arena.counts.huge.load(Relaxed) * system::CHUNK_BYTES;
     }
     all
 }

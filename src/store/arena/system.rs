@@ -6,6 +6,9 @@ use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+/// The size of a chunk, and its alignment: that of a huge page.
+pub(super) const CHUNK_BYTES: usize = 2 << 20;
+
 /// New memory of this size, at a multiple of it.
 pub(super) fn map_aligned(bytes: usize) -> Option<*mut u8> {
     let map = |len| {

@@ -3,8 +3,8 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::chunk::CHUNK_BYTES;
 use super::classes::{CLASSES, MAX_SMALL, class_of};
+use super::system::CHUNK_BYTES;
 use super::*;
 
 /// A block that knows what was written to it.

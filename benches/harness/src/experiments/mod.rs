@@ -27,7 +27,7 @@ use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -51,6 +51,7 @@ pub const NAMES: [&str; 23] = [
     types::NAME,
     types::ALL_CORES,
     types::MEMORY,
+    types::LONG,
 ];
 
 /// Every experiment, in that order; in a quick run with fewer legs.
@@ -115,6 +116,7 @@ fn whole(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         types::experiment(catalogue, plan),
         types::all_cores(catalogue, plan),
         types::memory(catalogue, plan),
+        types::long(catalogue, plan),
     ]
 }
 

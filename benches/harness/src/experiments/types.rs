@@ -2,7 +2,7 @@
 //! memory.
 
 use super::filled;
-use crate::bench::{Experiment, Fill, Filling, Leg, Load, On, Plan, Work};
+use crate::bench::{Experiment, Fill, Filling, Leg, Load, On, Plan, Rate, Work};
 use crate::server::{Catalogue, Cores, Kind, Spec};
 
 /// The experiment of commands on a core of their own.
@@ -11,6 +11,8 @@ pub const NAME: &str = "types";
 pub const ALL_CORES: &str = "types-all-cores";
 /// The one of memory.
 pub const MEMORY: &str = "types-memory";
+/// The one of long commands.
+pub const LONG: &str = "types-long";
 /// The series of midi's port.
 pub const MIDI: &str = "midi port";
 /// The same on all cores.
@@ -25,6 +27,20 @@ pub const FIGURE: &str = "bytes per field";
 pub const SMALL: &str = "hashes of 10 fields of 27 bytes";
 /// The point of a large one.
 pub const LARGE: &str = "one hash of fields of 30 bytes";
+
+/// The point of HGETALL of a large hash alone.
+pub const READ: &str = "HGETALL of 500,000 fields";
+/// The point of light commands alone.
+pub const LIGHT: &str = "light commands alone";
+/// The point of light commands beside long ones.
+pub const BESIDE: &str = "beside HGETALL, DEL and filling of 500,000 fields";
+/// The open loop's rate, as a part of the undisturbed rate: three long loops need the rest.
+pub const OFFERED: f64 = 0.25;
+
+/// Fields of a hash in the experiment of long commands.
+const LONG_FIELDS: u64 = 500_000;
+/// Fields of an HSET there. It is no long command itself.
+const FIELDS_AT_ONCE: u64 = 50;
 
 /// Hashes of 25 fields: as many keys as the other experiments have hold so many fields.
 const FIELDS: u64 = 25;
@@ -176,4 +192,56 @@ pub fn memory(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         data: Vec::new(),
         legs: legs.collect(),
     }
+}
+
+/// Long commands, and what others notice of them.
+pub fn long(catalogue: &Catalogue, _: &Plan) -> Experiment {
+    let mut servers =
+        vec![(catalogue.midi_port(MIDI, 1), ""), (catalogue.midi(HOST_DOOR), "MIDI.")];
+    servers.extend(catalogue.stock().into_iter().map(|stock| (stock, "")));
+    let legs = servers.iter().flat_map(|(server, prefix)| {
+        let light = || {
+            Load::new("light", &format!("{prefix}HGET small {{key:6}}"))
+                .with("--connections 10 --keys 100 --drain 0.5")
+        };
+        let offered = light().with("--pipeline 100").rate(Rate::PartOf(LIGHT.into(), OFFERED));
+        let ping = Load::new("ping", "PING").with("--connections 1 --pipeline 10000 --drain 0.5");
+        let read = || {
+            Load::new("read", &format!("{prefix}HGETALL large")).with("--connections 1 --drain 0.5")
+        };
+        let set = format!("{prefix}HSET other {{key}}*{}", 2 * FIELDS_AT_ONCE);
+        let weights = format!("--weights 1,{}", LONG_FIELDS / FIELDS_AT_ONCE);
+        let change = Load::new("change", &format!("{prefix}DEL other"))
+            .and(&set)
+            .with("--connections 1 --distribution sequential --drain 0.5")
+            .with(&format!("{weights} --keys {}", 2 * LONG_FIELDS));
+        let all = vec![read(), change, offered, ping.rate(Rate::Fixed(2000.0))];
+        let leg = |point: &str, loads| Leg::new(&server.name, point, &server.name, loads);
+        [leg(READ, vec![read()]), leg(LIGHT, vec![light()]), leg(BESIDE, all)]
+    });
+    Experiment {
+        number: 10,
+        name: LONG,
+        title: "Hashes: long commands",
+        question: "What do HGETALL and DEL of a large hash do to everybody else?",
+        about: "One connection sends HGETALL of a hash of 500,000 fields of 30 bytes, another \
+                fills one with HSETs of 50 fields and sends DEL once for 10,000 of these. Beside \
+                them, through the same door, 2000 PINGs a second, and HGETs of 10 connections at a \
+                quarter of the rate that they have alone. Both are open loops: a latency counts \
+                from when the command was due. Server and load on cores of their own; midi's port \
+                has one worker.",
+        points: "load",
+        least_seconds: 0.9,
+        legs: legs.collect(),
+        data: servers.iter().flat_map(|(server, prefix)| large_and_small(server, prefix)).collect(),
+        servers: servers.into_iter().map(|(server, _)| server).collect(),
+    }
+}
+
+fn large_and_small(server: &Spec, prefix: &str) -> [Fill; 2] {
+    let fill = |command: String| Load::new("fill", &command).with("--value-size 20");
+    [
+        filled(server, fill(format!("{prefix}HSET large {{key}} {{value}}")), LONG_FIELDS),
+        filled(server, fill(format!("{prefix}HSET small {{key:6}} {{value}}")), 100),
+    ]
 }

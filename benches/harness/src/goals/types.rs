@@ -2,7 +2,8 @@
 
 use super::{Bound, Goal, over_the_best, ratios, rounds, values};
 use crate::experiments::types::{
-    ALL_CORES, Command, FIGURE, HOST_DOOR, LARGE, MEMORY, MIDI, MIDI_ALL, NAME, SMALL, STOCK,
+    ALL_CORES, BESIDE, Command, FIGURE, HOST_DOOR, LARGE, LIGHT, LONG, MEMORY, MIDI, MIDI_ALL,
+    NAME, OFFERED, READ, SMALL, STOCK,
 };
 use crate::results::{Metric, Results};
 
@@ -38,7 +39,43 @@ pub fn type_goals(results: &Results) -> Vec<Goal> {
             values(results, MEMORY, place),
         ));
     }
+    for (series, door) in [(MIDI, "RESP port"), (HOST_DOOR, "host door")] {
+        goals.extend(goals_of_long_commands(results, series, door));
+    }
     goals
+}
+
+fn goals_of_long_commands(results: &Results, series: &str, door: &str) -> [Goal; 4] {
+    let measured = |text: &str, bound, values| {
+        Goal::measured(10, format!("long reads on the {door}: {text}"), bound, values)
+    };
+    let ping = |series, metric| (series, BESIDE, "ping", metric);
+    let light = |point| (series, point, "light", Metric::Throughput);
+    let answered = ratios(results, LONG, light(BESIDE), light(LIGHT)).into_iter();
+    let answered = answered.map(|ratio| ratio / OFFERED);
+    let cpu = |series| (series, READ, "read", Metric::ServerCpu);
+    [
+        measured(
+            "PING p99.9 beside them, µs",
+            Bound::AtMost(1000.0),
+            values(results, LONG, ping(series, Metric::P999)),
+        ),
+        measured(
+            "slowest PING beside them over stock's",
+            Bound::AtMost(0.02),
+            ratios(results, LONG, ping(series, Metric::Max), ping(STOCK, Metric::Max)),
+        ),
+        measured(
+            "answered of the light commands that are sent beside them",
+            Bound::AtLeast(0.9),
+            answered.collect(),
+        ),
+        measured(
+            "CPU of HGETALL of 500,000 fields over stock's",
+            Bound::AtMost(1.2),
+            ratios(results, LONG, cpu(series), cpu(STOCK)),
+        ),
+    ]
 }
 
 /// The CPU time of midi's port over the least of any peer's, in the same round. Its host door is
