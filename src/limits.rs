@@ -8,8 +8,9 @@ mod pubsub;
 mod rings;
 mod scripts;
 mod tls;
+mod together;
 pub use {eviction::*, hashes::*, memcached::*, monitoring::*};
-pub use {pubsub::*, rings::*, scripts::*, tls::*};
+pub use {pubsub::*, rings::*, scripts::*, tls::*, together::*};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -22,8 +23,8 @@ pub const THREADS: RangeInclusive<i64> = 0..=256;
 pub const SHARDS: RangeInclusive<i64> = 0..=65_536;
 /// The least shards that are taken for 0: two threads scale 1.8 × with them, and more bring little.
 pub const SHARDS_LEAST: usize = 1024;
-/// The shards for each worker. One with a pipeline holds up to [`AHEAD`] of them, so a sixteenth of
-/// all are held at most.
+/// The shards for each worker. One with a pipeline of writes holds up to [`AHEAD`] of them, so a
+/// sixteenth of all are held at most.
 pub const SHARDS_PER_WORKER: usize = 16 * AHEAD;
 
 /// `midi.max-jobs`: long commands at once. They take turns, so a thousand of them would slow each
@@ -392,12 +393,6 @@ pub const LARGE_PIECE_BYTES: usize = 256 << 10;
 /// Up to this size, the beginning of an incomplete command is moved with every piece that arrives;
 /// a larger one stays in place.
 pub const LEFTOVER_BYTES: usize = 4 << 10;
-
-/// The most commands of a pipeline that run together, so that the memory that one needs is fetched
-/// while another runs. As many cache lines as a core fetches at once.
-pub const AHEAD: usize = 32;
-/// The most arguments of each of them.
-pub const AHEAD_ARGUMENTS: usize = 4;
 
 /// Connections are received from before any of them is served, until they have sent this much:
 /// about as much as commands that run together.

@@ -6,8 +6,12 @@
 //! was asked for before it, so it is a step of its own.
 //!
 //! The commands at the beginning that only read a value (GET) are answered from the entries that
-//! the steps have found. What the steps have found borrows the shards, so it cannot outlive the
-//! first command that may change one: that command and all behind it look for their keys again.
+//! the steps have found, in groups: the shards of a group are released before those of the next one
+//! are taken. What the steps have found borrows the shards, so it cannot outlive the first command
+//! that may change one: that command and all behind it look for their keys again. They hold their
+//! shards until the last of them has run, so what they write is one run of the log.
+
+use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
@@ -16,7 +20,7 @@ use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::shards::{HeldTogether, Shards};
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{AHEAD, MGET_FREE_BYTES};
+use crate::limits::{AHEAD, MGET_FREE_BYTES, READS_HELD};
 use crate::store::{Candidate, EntryRef, Home, KeyHash, Look, Now, StringRef, Table};
 
 /// Calls that run together: each on the one shard of its key, all in one database, for clients that
@@ -46,10 +50,10 @@ struct Placed<'k> {
 }
 
 impl Engine {
-    /// Runs calls one after the other, with all their shards held together. Stops at the first call
-    /// that is not done, when `is_enough` (asked after each call) says that the reply is long
-    /// enough to let others have the shards, or when the host's memory credit is used up. Returns
-    /// how many calls were done, and the outcome of the last one tried.
+    /// Runs calls one after the other, with their shards held together, or those of a group. Stops
+    /// at the first call that is not done, when `is_enough` (asked after each call) says that the
+    /// reply is long enough to let others have the shards, or when the host's memory credit is used
+    /// up. Returns how many calls were done, and the outcome of the last one tried.
     ///
     /// Not inlined: its large frame would cost a single command instructions, too.
     #[inline(never)]
@@ -65,19 +69,53 @@ impl Engine {
         for number in 0..calls.count().min(AHEAD) {
             places.push(ask(shards, calls.key(number)));
         }
-        let mut held = HeldTogether::default();
-        // Only those calls can run.
-        hold(shards, &mut held, &mut places, Taking::WORKER);
-        let mut is_over = false;
-        let done = self.read_values(slot, calls, &held, &places, reply, |reply| {
-            is_over = is_enough(reply);
-            is_over
-        });
-        let ran = if !is_over && done < places.len() {
-            self.run_each(slot, calls, done, &mut held, &places, reply, is_enough)
-        } else {
-            (done, if done == 0 { Outcome::Busy } else { Outcome::Done })
-        };
+        let (mut held, mut done) = (HeldTogether::default(), 0);
+        while done < places.len() {
+            let reads = COMMANDS[calls.command(done)].reads_value;
+            let end = if reads { places.len().min(done + READS_HELD) } else { places.len() };
+            let taken = hold(shards, &mut held, &mut places[done..end], Taking::WORKER);
+            if taken == 0 {
+                return (done, Outcome::Busy);
+            }
+            let (upto, mut is_over) = (done + taken, false);
+            let group = &places[done..upto];
+            done += self.read_values(slot, calls, done, &held, group, reply, |reply| {
+                is_over = is_enough(reply);
+                is_over
+            });
+            if !is_over && done < upto {
+                // Behind a busy shard nothing is taken.
+                let last = if upto == end { places.len() } else { upto };
+                let places = &mut places[..last];
+                return self.run_rest(slot, calls, done..upto, &mut held, places, reply, is_enough);
+            }
+            self.ledger.release_many(slot, held.drain());
+            if is_over {
+                break;
+            }
+        }
+        (done, Outcome::Done)
+    }
+
+    /// Runs the calls of a group that are left, and all behind the group, with the shards of all of
+    /// them held together.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
+    fn run_rest<'s, R: Reply>(
+        &'s self,
+        slot: &ThreadSlot,
+        calls: &impl Together,
+        group: Range<usize>,
+        held: &mut HeldTogether<'s>,
+        places: &mut [Placed<'_>],
+        reply: &mut R,
+        is_enough: impl FnMut(&R) -> bool,
+    ) -> (usize, Outcome) {
+        let taken = hold(self.shards(), held, &mut places[group.end..], Taking::WORKER);
+        let (places, db) = (&places[..group.end + taken], calls.db());
+        let table = |place: usize| held.get(place).table(db);
+        find_candidates(&places[group.end..], &table, &mut ArrayVec::new());
+        let ran = self.run_each(slot, calls, group.start, held, places, reply, is_enough);
         self.ledger.release_many(slot, held.drain());
         ran
     }
@@ -141,8 +179,8 @@ impl Engine {
             return None;
         }
         let mut held = HeldTogether::default();
-        hold(shards, &mut held, &mut places, taking);
-        let outcome = if places.len() < keys {
+        let taken = hold(shards, &mut held, &mut places, taking);
+        let outcome = if taken < keys {
             Some(Outcome::Busy)
         } else {
             let notes_use = self.ledger.eviction.is_on() && call.is_use();
@@ -152,16 +190,18 @@ impl Engine {
         outcome
     }
 
-    /// Asks for the memory of all these calls, and answers those at the beginning that read a value
-    /// and can do so here. Returns how many.
+    /// Asks for the memory of the calls from number `first` on, which have these places. Answers
+    /// those at the beginning that read a value and can do so here, and returns how many.
     ///
     /// They need nothing of what else a call may: they make no events and no changes, and they run
     /// in every mode. A key whose expiry has passed ends it, because that may change the table.
     #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
     fn read_values<R: Reply>(
         &self,
         slot: &ThreadSlot,
         calls: &impl Together,
+        first: usize,
         held: &HeldTogether<'_>,
         places: &[Placed<'_>],
         reply: &mut R,
@@ -171,16 +211,16 @@ impl Engine {
         let table = |place: usize| held.get(place).table(db);
         let mut candidates = ArrayVec::new();
         find_candidates(places, &table, &mut candidates);
-        if places.is_empty() || !COMMANDS[calls.command(0)].reads_value {
+        let command = calls.command(first);
+        if !COMMANDS[command].reads_value {
             return 0;
         }
-        let command = calls.command(0);
         let now = calls.now();
         let notes_use = self.ledger.eviction.is_on();
         slot.counted_together(command, places.len(), || {
             let (mut done, mut misses) = (0, 0);
             for (candidate, placed) in candidates.iter_mut().zip(places) {
-                if calls.command(done) != command {
+                if calls.command(first + done) != command {
                     break;
                 }
                 match looked(candidate, placed, table) {
@@ -222,21 +262,21 @@ fn ask<'k>(shards: &Shards, name: &'k [u8]) -> Placed<'k> {
     Placed { name, hash, place: shard as usize }
 }
 
-/// Holds the shards of these keys; keeps of them those up to the first whose shard is busy.
+/// Holds the shards of these keys, up to the first whose shard is busy; returns of how many keys.
 #[inline(always)]
 fn hold<'s>(
     shards: &'s Shards,
     held: &mut HeldTogether<'s>,
-    places: &mut ArrayVec<Placed<'_>, AHEAD>,
+    places: &mut [Placed<'_>],
     taking: Taking<'_>,
-) {
+) -> usize {
     let mut taken = 0;
-    for placed in &mut *places {
+    for placed in places {
         let Some(at) = held.place(shards, placed.place as u32, taking) else { break };
         placed.place = at;
         taken += 1;
     }
-    places.truncate(taken);
+    taken
 }
 
 /// The values, or `None` before anything is written.

@@ -324,6 +324,7 @@ impl<'a> HeldTogether<'a> {
     /// Gives the tokens away, with their numbers.
     #[inline]
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (u32, HeldShard<'a>)> {
+        self.seen = [0; 4];
         self.held.drain(..)
     }
 }

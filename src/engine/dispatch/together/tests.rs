@@ -224,7 +224,56 @@ fn a_busy_shard_ends_the_run() {
     let calls = Lines::new(&engine, 0, 0, words);
     let (mut reply, slot) = (Transcript::default(), engine.worker_slot(0));
     let (done, outcome) = engine.attempt_run(slot, &calls, &mut reply, |_| false);
-    let wanted = if first_busy == 0 { Outcome::Busy } else { Outcome::Done };
-    assert_eq!((done, outcome), (first_busy, wanted));
+    assert_eq!((done, outcome), (first_busy, Outcome::Busy));
     engine.ledger.release(engine.main_slot(LOCKED), busy, held);
+}
+
+/// How many shards a thread holds after each of these calls, which run together.
+fn held_after(engine: &Engine, lines: &[String]) -> Vec<usize> {
+    let words = lines.iter().map(|line| (line.split(' ').map(str::as_bytes).collect(), None));
+    let calls = Lines::new(engine, 0, 0, words);
+    let (mut reply, mut held) = (Transcript::default(), Vec::new());
+    let shards = engine.shards();
+    let is_held = |&shard: &u32| match shards.try_take(shard) {
+        None => true,
+        Some(taken) => {
+            shards.let_go(shard, taken);
+            false
+        }
+    };
+    let ran = engine.attempt_run(engine.worker_slot(0), &calls, &mut reply, |_| {
+        held.push((0..shards.count()).filter(is_held).count());
+        false
+    });
+    assert_eq!(ran, (lines.len(), Outcome::Done));
+    assert_eq!((0..shards.count()).filter(is_held).count(), 0, "all are released at the end");
+    held
+}
+
+#[test]
+fn reads_hold_a_few_shards_at_a_time_and_a_write_all_that_follow() {
+    let engine = open_engine(1, 1024, || 0);
+    let (mut seen, mut names) = (Vec::new(), Vec::new());
+    for name in (0..).map(|number| format!("k{number}")) {
+        let shard = engine.shards().of_key(name.as_bytes());
+        if !seen.contains(&shard) {
+            seen.push(shard);
+            names.push(name);
+        }
+        if names.len() == AHEAD {
+            break;
+        }
+    }
+    let gets: Vec<String> = names.iter().map(|name| format!("get {name}")).collect();
+    assert_eq!(held_after(&engine, &gets), [READS_HELD; AHEAD]);
+    assert_eq!(held_after(&engine, &gets[..3]), [3; 3]);
+    // From the first that is no GET on, all belong to one run.
+    for at in [0, 3, READS_HELD + 3] {
+        let mut lines = gets.clone();
+        lines[at] = format!("set {} 1", names[at]);
+        let (reads, held) = (at - at % READS_HELD, held_after(&engine, &lines));
+        let mut wanted = [READS_HELD; AHEAD];
+        wanted[at..].fill(AHEAD - reads);
+        assert_eq!(held, wanted, "a SET at {at}");
+    }
 }
