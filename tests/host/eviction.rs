@@ -458,7 +458,8 @@ fn settings_are_told() {
     wait_until("it is warned of", || server.log().contains("is not below maxmemory"));
 }
 
-/// A database with a limit of its own evicts its own keys, and no others.
+/// A database with a limit of its own evicts its own keys, and no others. Each shard evicts before
+/// a write, so it may have one key more than its share.
 #[test]
 fn a_noisy_database_pays_for_itself() {
     for mode in Mode::ALL {
@@ -474,7 +475,8 @@ fn a_noisy_database_pays_for_itself() {
             noisy.ok("SELECT 1");
             assert_eq!(fill(door, &mut noisy, 0..60_000, 200, &[]), [""; 0], "{mode:?}");
             let kept = noisy.call(&door.named(&["DBSIZE"])).integer();
-            assert!((5000..10_000).contains(&kept), "{mode:?} {door:?}: {kept}");
+            let most = (2 << 20) / 200 + 1024;
+            assert!((5000..most).contains(&kept), "{mode:?} {door:?}: {kept}");
             noisy.ok("SELECT 2");
             let errors = fill(door, &mut noisy, 0..10_000, 200, &[]);
             assert!(errors.len() > 4000, "{mode:?} {door:?}: {}", errors.len());

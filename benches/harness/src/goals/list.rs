@@ -472,7 +472,7 @@ mod tests {
         };
         let latency = &mut summary.latency;
         (latency.count, latency.mean, latency.p50) = (1, 1.0, 1.0);
-        (latency.p95, latency.p99) = (1.0, 1.0);
+        (latency.p95, latency.p99, latency.max) = (1.0, 1.0, 1.0);
         (summary.fsyncs, summary.server.main_ns) = (Some(1), 1);
         let mut round =
             Round { series: leg.series.clone(), point: leg.point.clone(), ..Round::default() };
