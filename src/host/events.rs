@@ -374,6 +374,11 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     // Keys and changes are counted while they are there.
     loading::before_flush(ctx);
     saving::before_load();
+    let is_replica = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0;
+    if db < 0 && here.doing.is_emptied_for_load(is_replica) {
+        // Before the keys are gone: who reads meanwhile is told that they are being loaded.
+        here.gates.doing_changed(ctx);
+    }
     if here.doing.loads_aof.get() {
         // The log's tail, and writes from here on, would get into the AOF, but the AOF that is
         // loaded does not have them.

@@ -35,6 +35,9 @@ use crate::engine::{Gates, Locked};
 /// The number of replicas that the host wants for writes, if it does not report that.
 const UNKNOWN: u64 = u64::MAX;
 
+/// Gates that the end of a turn may open.
+const AT_TIMES: Gates = Gates::WORKERS_PAUSED.and(Gates::LOADING);
+
 impl HostGates {
     /// The host does something else now: reads the flags at once, and the rest when it goes on.
     pub fn doing_changed(&self, ctx: Ctx<'_>) {
@@ -61,7 +64,7 @@ impl HostGates {
         }
         if self.stale.get() || here.engine.ledger.admission.wants_credit() {
             self.refresh(ctx);
-        } else if self.ports.get() || here.engine.gates().has(Gates::WORKERS_PAUSED) {
+        } else if self.ports.get() || here.engine.gates().has(AT_TIMES) {
             self.look(ctx);
         }
     }
@@ -218,8 +221,7 @@ impl HostGates {
         let (here, locked) = (instance(), ctx.locked());
         // Loading beside the old data does not block commands.
         let beside = has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
-        let loads =
-            has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || here.doing.loads_from_aof();
+        let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || here.doing.loads();
         let paused = here.pause.look(locked);
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
         let as_master = replica && self.is_demoted_in_exec(flags);

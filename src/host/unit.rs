@@ -89,6 +89,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             guarded((), import_source::may_change);
         }
         8 if name.eq_ignore_ascii_case(b"replconf") => confirmed::may_change(),
+        8 if name.eq_ignore_ascii_case(b"flushall") => here.doing.flushes.set(true),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
     }

@@ -1,12 +1,14 @@
 //! The promise: a replica that attaches, or loses its link, while both doors of its master write
 //! ends with the same keys, however the host brings them; and so do its own replicas.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::common::link::Link;
 use crate::common::replicas::{
     Stopped, builder, follow, full_syncs, must_become_equal, wait_for_link,
 };
 use crate::common::witness::{at_both_doors, beside};
-use crate::common::{Mode, Server, Value, wait_until};
+use crate::common::{Mode, Server, StopAtEnd, Value, wait_until};
 
 /// A master, and keys that make a transfer last.
 fn master(lines: &[&str]) -> Server {
@@ -72,6 +74,36 @@ fn a_swap_that_is_given_up() {
     link.break_after(u64::MAX);
     link.cut();
     must_become_equal(&[&master, &replica], "at last");
+}
+
+/// Before a replica loads what its master sends it frees the keys that it has, its own ones first
+/// of all the host's. Its clients are told that it loads, not that there is no such key.
+#[test]
+fn nobody_reads_emptied_keys() {
+    let (master, replica) = (master(&[]), replica(&["replica-lazy-flush no"]));
+    for client in [&mut master.client(), &mut replica.client()] {
+        client.ok("MIDI.SET there v");
+    }
+    let mut client = replica.client();
+    for _ in 0..3 {
+        client.ok("REPLICAOF NO ONE");
+        client.ok("DEBUG POPULATE 300000");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stop = StopAtEnd(&stop);
+            for mut reader in [replica.midi_client(), replica.midi_client()] {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let reply = reader.run("GET there");
+                        assert!(reply == Value::bulk("v") || reply.is_error(), "{reply:?}");
+                    }
+                });
+            }
+            follow(&replica, master.port());
+        });
+    }
+    assert!(full_syncs(&[&master]) >= 3);
 }
 
 #[test]

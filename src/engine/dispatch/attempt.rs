@@ -243,9 +243,10 @@ impl Engine {
             && held.watched.concerns(call.db, call.first_key())
     }
 
-    /// The time at which a call runs in this mode; see `Admission::now_in_mode`. `None` for a write
-    /// on a worker that passed the gate just before the keyspace was closed to it. The main thread
-    /// itself closes the keyspace, so there the gate is never out of date.
+    /// The time at which a call runs in this mode; see `Admission::now_in_mode`. `None` for a call
+    /// on a worker that passed the gate just before the keyspace was closed to it: to writes, or to
+    /// all because it is emptied. The main thread itself closes the keyspace, so there the gate is
+    /// never out of date.
     #[inline]
     pub(super) fn time_for<'c>(
         &self,
@@ -253,12 +254,13 @@ impl Engine {
         call: &'c Call<'_>,
         hiding: &'c mut Option<Now>,
     ) -> Option<&'c Now> {
-        let is_late =
-            |mode: Mode| !mode.is_open_to_workers() && call.row().flags.write && !slot.is_main();
+        let admission = &self.ledger.admission;
+        let is_closed = || call.row().flags.write || admission.is_emptied();
+        let is_late = |mode: Mode| !mode.is_open_to_workers() && !slot.is_main() && is_closed();
         match self.mode() {
-            _ if self.ledger.admission.is_plain() => Some(&call.now),
+            _ if admission.is_plain() => Some(&call.now),
             mode if is_late(mode) => None,
-            _ => Some(self.ledger.admission.now_in_mode(&call.now, hiding)),
+            _ => Some(admission.now_in_mode(&call.now, hiding)),
         }
     }
 

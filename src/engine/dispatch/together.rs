@@ -168,8 +168,6 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Option<Outcome> {
         let shards = self.shards();
-        let mut hiding = None;
-        let now = self.time_for(slot, call, &mut hiding)?;
         let mut places: ArrayVec<Placed<'_>, AHEAD> = ArrayVec::new();
         for name in call.row().key_arguments(&call.args) {
             places.try_push(ask(shards, name)).ok()?;
@@ -180,11 +178,14 @@ impl Engine {
         }
         let mut held = HeldTogether::default();
         let taken = hold(shards, &mut held, &mut places, taking);
+        let mut hiding = None;
         let outcome = if taken < keys {
             Some(Outcome::Busy)
-        } else {
+        } else if let Some(now) = self.time_for(slot, call, &mut hiding) {
             let notes_use = self.ledger.eviction.is_on() && call.is_use();
             say_values(slot, call, &held, &places, (now, notes_use), reply)
+        } else {
+            Some(Outcome::NeedsMain)
         };
         self.ledger.release_many(slot, held.drain());
         outcome
@@ -194,7 +195,8 @@ impl Engine {
     /// those at the beginning that read a value and can do so here, and returns how many.
     ///
     /// They need nothing of what else a call may: they make no events and no changes, and they run
-    /// in every mode. A key whose expiry has passed ends it, because that may change the table.
+    /// in every mode, unless the keyspace is emptied. A key whose expiry has passed ends it: it may
+    /// change the table.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
     fn read_values<R: Reply>(
@@ -212,7 +214,7 @@ impl Engine {
         let mut candidates = ArrayVec::new();
         find_candidates(places, &table, &mut candidates);
         let command = calls.command(first);
-        if !COMMANDS[command].reads_value {
+        if !COMMANDS[command].reads_value || self.ledger.admission.is_emptied() {
             return 0;
         }
         let now = calls.now();

@@ -176,10 +176,11 @@ fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
 
 impl Holding<'_> {
     /// Whether the main thread must run these calls: they may change keys that the host watches,
-    /// or write although the keyspace was closed just before.
+    /// or the keyspace was closed just before, to writes or to all.
     fn is_for_main<'c, 'a: 'c>(&mut self, mut calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
-        if self.engine.ledger.admission.is_closed_to_workers() {
-            return calls.any(|call| call.row().flags.write);
+        let admission = &self.engine.ledger.admission;
+        if admission.is_closed_to_workers() {
+            return admission.is_emptied() || calls.any(|call| call.row().flags.write);
         }
         if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;

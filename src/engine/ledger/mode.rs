@@ -97,6 +97,12 @@ impl Admission {
         !self.mode().is_open_to_workers()
     }
 
+    /// Whether the keyspace is empty, or will be, for a load.
+    #[inline]
+    pub(in crate::engine) fn is_emptied(&self) -> bool {
+        self.mode() == Mode::Closed && self.gates().has(Gates::LOADING)
+    }
+
     /// Whether the mode is fast, and no keys are being imported.
     #[inline]
     pub(in crate::engine) fn is_plain(&self) -> bool {

@@ -80,6 +80,10 @@ part! {
         pub reloads: Flag = Flag::new(false),
         /// DEBUG LOADAOF has been called in this turn of the main loop: it may be running.
         pub loads_aof: Flag = Flag::new(false),
+        /// FLUSHALL has been called, or queued, in this turn of the main loop.
+        pub flushes: Flag = Flag::new(false),
+        /// The host empties its databases, and will load others.
+        load_follows: Flag = Flag::new(false),
         /// A command that may pause clients has come in this turn of the main loop. From there to
         /// the end of the turn no worker writes, and the tail is handed over, once.
         pub hands_over: Flag = Flag::new(false),
@@ -153,13 +157,28 @@ impl Doing {
         is_closed
     }
 
-    /// Whether an AOF is being loaded.
-    pub fn loads_from_aof(&self) -> bool {
+    /// All databases are being emptied. True if a load follows, as far as can be told: a replica
+    /// that nobody has told to flush is about to load what its master sends.
+    pub fn is_emptied_for_load(&self, is_replica: bool) -> bool {
+        let is_asked = self.reloads.get() || self.loads_aof.get();
+        let follows = is_asked || is_replica && !self.flushes.get();
+        self.load_follows.set(follows);
+        follows
+    }
+
+    /// Whether a load is about to begin, or that of an AOF is under way. The host's flags show
+    /// the others.
+    pub fn loads(&self) -> bool {
+        self.load_follows.get() || self.loads_from_aof()
+    }
+
+    fn loads_from_aof(&self) -> bool {
         self.aof_loads.get() > 0
     }
 
     /// A load begins, `of_aof` or from elsewhere.
     pub fn load_begins(&self, of_aof: bool) {
+        self.load_follows.set(false);
         if of_aof || self.loads_from_aof() {
             self.aof_loads.set(self.aof_loads.get() + 1);
         }
@@ -175,6 +194,8 @@ impl Doing {
     pub fn turn_ends(&self) {
         self.reloads.set(false);
         self.loads_aof.set(false);
+        self.flushes.set(false);
+        self.load_follows.set(false);
     }
 }
 
@@ -192,6 +213,21 @@ mod tests {
             doing.enter(ModuleStage::Settled);
             assert!(doing.is(last));
         }
+    }
+
+    #[test]
+    fn a_replica_that_nobody_told_to_flush_is_about_to_load() {
+        let doing = Doing::new();
+        assert!(!doing.is_emptied_for_load(false) && !doing.loads());
+        assert!(doing.is_emptied_for_load(true) && doing.loads());
+        doing.load_begins(false);
+        assert!(!doing.loads());
+        doing.flushes.set(true);
+        assert!(!doing.is_emptied_for_load(true) && !doing.loads());
+        doing.reloads.set(true);
+        assert!(doing.is_emptied_for_load(false) && doing.loads());
+        doing.turn_ends();
+        assert!(!doing.loads(), "it has failed");
     }
 
     #[test]

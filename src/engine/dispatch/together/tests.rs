@@ -1,7 +1,7 @@
 use super::*;
 use crate::command::{Args, Keep, Limits, Transcript};
 use crate::engine::call::Author;
-use crate::engine::ledger::Account;
+use crate::engine::ledger::{Account, Gates};
 use crate::engine::testing::{Said, number_of, open_engine};
 use crate::store::{Entry, UnixMs, Value};
 use crate::sync::LOCKED;
@@ -226,6 +226,31 @@ fn a_busy_shard_ends_the_run() {
     let (done, outcome) = engine.attempt_run(slot, &calls, &mut reply, |_| false);
     assert_eq!((done, outcome), (first_busy, Outcome::Busy));
     engine.ledger.release(engine.main_slot(LOCKED), busy, held);
+}
+
+/// Reads that passed the gate before the keyspace was emptied for a load do not find it empty: they
+/// go to the main thread, which runs them when it has loaded.
+#[test]
+fn nobody_reads_emptied_keys() {
+    let engine = engine();
+    let slot = engine.worker_slot(0);
+    engine.ledger.set_gates(LOCKED, Gates::LOADING.and(Gates::READ_ONLY));
+    let words = [vec![&b"get"[..], b"k"], vec![b"strlen", b"k"]];
+    for call in words {
+        let calls = Lines::new(&engine, 0, 0, [(call, None)].into_iter());
+        let mut reply = Transcript::default();
+        let ran = engine.attempt_run(slot, &calls, &mut reply, |_| false);
+        assert_eq!(ran, (0, Outcome::NeedsMain));
+        let alone = engine.attempt(slot, &calls.call(0), Taking::WORKER, &mut reply);
+        assert_eq!(alone, Outcome::NeedsMain);
+    }
+    let mget = [&b"mget"[..], b"k", b"l"];
+    let command = number_of(mget[0]);
+    let call = |of: &Lines<'_>| Call { command, args: Args::new(&mget), ..of.call(0) };
+    let any = Lines::new(&engine, 0, 0, [(vec![&b"get"[..], b"k"], None)].into_iter());
+    let mut reply = Transcript::default();
+    let ran = engine.attempt(slot, &call(&any), Taking::WORKER, &mut reply);
+    assert_eq!(ran, Outcome::NeedsMain);
 }
 
 /// How many shards a thread holds after each of these calls, which run together.
