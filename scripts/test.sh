@@ -8,8 +8,9 @@ setup_python_client
 setup_memcached
 # A client of TLS like others, which makes files for it, too.
 have openssl || apt_install openssl || true
-# Tests mostly wait, so run more of them at once than there are processors.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
+# Tests wait for much of their time, so run more of them at once than there are processors; and those of the first
+# host beside those of the others.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-3}
 # The integration tests load this into a server. Its last crate takes one processor for a minute, which the tests'
 # programs leave to it: they are built beside it.
 cargo build --release --locked &
@@ -21,6 +22,14 @@ begin_counting
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "$name" >/dev/null || true; done
 : >"$MIDI_SKIPS"
 [ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip_test any redis-py "there is no python3 with venv, or no redis-py"
+on_other_hosts() {
+    said=$said.others failed=()
+    : >"$said"
+    for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
+    printf '%s\n' "${failed[@]}" >"$said.failed"
+}
+on_other_hosts >"$said.log" 2>&1 &
+others=$!
 echo "Testing on $(host_version "$MIDI_REDIS_SERVER"), $MIDI_REDIS_SERVER"
 export MIDI_HOST
 MIDI_HOST=$(host_name "$MIDI_REDIS_SERVER")
@@ -35,5 +44,9 @@ done
 echo "Testing with MIDI_IO=io_uring"
 MIDI_IO=io_uring count_tests cargo test --locked --workspace --no-fail-fast --test port -- \
     faults:: floods:: session:: --skip socket_faults:: || failed+=("MIDI_IO=io_uring")
-for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
+# What the other hosts' tests have printed so far, and the rest as it comes.
+tail -n +1 -f --pid="$others" "$said.log"
+wait "$others" || failed+=("the other hosts")
+cat "$said.others" >>"$said"
+while read -r name; do [ -z "$name" ] || failed+=("$name"); done <"$said.others.failed"
 tell_counts

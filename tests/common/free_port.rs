@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const FIRST: u16 = 10_000;
 const PORTS: u16 = 12_000;
 
-/// A port for a server on 127.0.0.1. Each call returns another one; processes start at different
-/// ones.
+/// A port for a server on 127.0.0.1. Each call returns another one; processes that run beside each
+/// other start far apart.
 ///
 /// # Panics
 /// If none is free.
 pub fn free_port() -> u16 {
     static NUMBER: AtomicU16 = AtomicU16::new(0);
-    let process = (std::process::id().wrapping_mul(61) % u32::from(PORTS)) as u16;
+    // The golden section of the range: numbers that follow each other are far apart.
+    let process = (std::process::id().wrapping_mul(7417) % u32::from(PORTS)) as u16;
     for _ in 0..PORTS {
         let number = process + NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS;
         let port = FIRST + number % PORTS;
