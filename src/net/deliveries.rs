@@ -24,8 +24,9 @@ use crate::limits::HEARD_PER_TURN;
 /// Messages on their way to a worker's connections.
 #[derive(Default)]
 pub struct Deliveries {
-    /// Each with the connections that have not been given it.
-    queue: VecDeque<(Arc<HeardMessage>, std::vec::IntoIter<Key>)>,
+    /// Each with its connections, and how many of those have been given it. Messages of one name
+    /// share the list: there may be very many of either.
+    queue: VecDeque<(Arc<HeardMessage>, Arc<[Key]>, usize)>,
     /// Connections that messages wait with.
     behind: Vec<Key>,
 }
@@ -37,9 +38,9 @@ impl Deliveries {
     }
 
     /// Adds a message, for those that subscribe now.
-    pub fn add(&mut self, message: Arc<HeardMessage>, subscribers: &Subscribers) {
+    pub fn add(&mut self, message: Arc<HeardMessage>, subscribers: &mut Subscribers) {
         let keys = subscribers.of(&message);
-        self.queue.push_back((message, keys.into_iter()));
+        self.queue.push_back((message, keys, 0));
     }
 
     /// Gives some of them. Returns the connections that are to be closed.
@@ -63,8 +64,8 @@ impl Deliveries {
         let mut closed = Vec::new();
         self.catch_up(service, connections);
         for _ in 0..HEARD_PER_TURN {
-            let Some((message, keys)) = self.queue.front_mut() else { break };
-            let Some(&key) = keys.as_slice().first() else {
+            let Some((message, keys, given)) = self.queue.front() else { break };
+            let Some(&key) = keys.get(*given) else {
                 self.queue.pop_front();
                 continue;
             };
@@ -82,8 +83,8 @@ impl Deliveries {
                     UserState::Gone => closed.push(key),
                 },
             }
-            if let Some((_, keys)) = self.queue.front_mut() {
-                keys.next();
+            if let Some((_, _, given)) = self.queue.front_mut() {
+                *given += 1;
             }
         }
         closed

@@ -74,6 +74,16 @@ impl Flow {
         self.missing == 0 && self.state == State::Open
     }
 
+    /// The host may hold it up no longer: its input is looked at again. False if it is to be
+    /// closed, because its writes were taken back meanwhile.
+    pub fn goes_on(&mut self) -> bool {
+        if self.state == State::Closing {
+            return false;
+        }
+        (self.state, self.missing) = (State::Open, 0);
+        true
+    }
+
     /// Whether it waits for a reply from another thread.
     pub fn is_waiting(&self) -> bool {
         self.state == State::Waiting

@@ -317,7 +317,7 @@ impl<D: Driver> WorkerPort<D> {
                 self.goes_on(key, seen, |session, out| answer(session.own(), out))
             }
             PortMessage::Heard(message) => {
-                self.deliveries.add(message, &self.service.worker.subscribers.borrow())
+                self.deliveries.add(message, &mut self.service.worker.subscribers.borrow_mut())
             }
             PortMessage::NotSubscribed { key, kind, names, text } => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
@@ -420,9 +420,9 @@ impl<D: Driver> WorkerPort<D> {
 
     fn goes_on_deferred(&mut self, key: Key) {
         let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
-        if let Some(connection) = self.connection(key) {
-            connection.session.flow_mut().state = State::Open;
-            connection.session.flow_mut().missing = 0;
+        if let Some(connection) = self.connection(key)
+            && connection.session.flow_mut().goes_on()
+        {
             if is_paused && connection.channel.ended {
                 // As in Redis: a client that leaves during a pause has none of its commands run.
                 connection.forget_input();

@@ -55,7 +55,7 @@ pub trait Protocol: Any {
     fn is_muted(&self) -> bool;
 
     /// Writes a reply that another thread has made.
-    fn say(&self, reply: &Transcript, output: &mut Output);
+    fn say(&mut self, reply: &Transcript, output: &mut Output);
 
     /// Its commands were taken back: forgets the replies that it owes, and returns its last words.
     fn undo(&mut self) -> Vec<u8>;

@@ -160,7 +160,7 @@ impl Protocol for Session {
         each!(self, own => own.is_muted())
     }
 
-    fn say(&self, reply: &Transcript, output: &mut Output) {
+    fn say(&mut self, reply: &Transcript, output: &mut Output) {
         each!(self, own => own.say(reply, output));
     }
 

@@ -37,6 +37,10 @@ fn who_is_refused_is_told_why() {
     ] {
         starts_with(&mut client, sent, "SERVER_ERROR OOM ");
     }
+    // One error for a line, and then what comes behind it.
+    let answer = client.lines("gets old older oldest\nmn\n");
+    assert!(answer.starts_with("SERVER_ERROR OOM ") && answer.ends_with("\nMN\n"), "{answer}");
+    assert_eq!(answer.lines().count(), 2, "{answer}");
     let said = "VALUE old 1 1\nx\nEND\nHD f1\nTOUCHED\nVALUE old 1 1\nx\nEND\n";
     assert_eq!(client.lines("get old\nmg old f\ntouch old 1000\ngat 0 old\n"), said);
     let number = client.number_of("known");
@@ -64,6 +68,34 @@ fn who_is_refused_is_told_why() {
     starts_with(&mut client, "md old I\n", "SERVER_ERROR MISCONF ");
     starts_with(&mut client, "get old\n", "VALUE ");
     std::fs::remove_dir(&in_the_way).expect("our folder");
+}
+
+/// As in memcached, an error in a line of keys is the line's last reply: a client that reads no
+/// further would take what follows for the reply to its next request.
+#[test]
+fn an_error_ends_the_line() {
+    for mode in Mode::ALL {
+        let server = WithMemcached::start(mode.builder());
+        let mut client = server.client();
+        server.server.client().run("MIDI.HSET h f v");
+        client.lines("set a 0 0 1\nx\nset b 0 0 1\ny\n");
+        let many = "b ".repeat(70);
+        for line in ["get a h b", "gets a h", "get a h h b", &format!("get a h {many}")] {
+            let answer = client.lines(&format!("{line}\nmn\nget b\n"));
+            let lines: Vec<&str> = answer.lines().collect();
+            let [value, "x", error, "MN", "VALUE b 0 1", "y", "END"] = lines[..] else {
+                panic!("{mode:?} {line}: {answer}");
+            };
+            assert!(
+                value.starts_with("VALUE a 0 1") && error.starts_with("SERVER_ERROR WRONGTYPE")
+            );
+        }
+        // The value before the error is in another batch.
+        let many = "a ".repeat(100);
+        let answer = client.lines(&format!("get {many}h b\nmn\n"));
+        assert_eq!(answer.matches("VALUE").count(), 100, "{mode:?}");
+        assert!(answer.ends_with("\nMN\n") && !answer.contains("END"), "{mode:?} {answer}");
+    }
 }
 
 #[test]

@@ -531,6 +531,17 @@ fn strangers_are_told_what_redis_tells_them() {
     }
 }
 
+/// As in hosts from 7.2 on.
+#[test]
+fn reset_ends_no_evict() {
+    let server = Builder::new().with_port().start();
+    let mut client = server.midi_client();
+    client.ok("CLIENT NO-EVICT ON");
+    assert!(client.run("CLIENT INFO").text().contains(" flags=e "));
+    client.run("RESET");
+    assert!(client.run("CLIENT INFO").text().contains(" flags=N "));
+}
+
 #[test]
 fn quit_and_http_close() {
     let ported = ported();

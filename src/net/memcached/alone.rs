@@ -26,6 +26,11 @@ pub(super) fn say_line(caller: &mut MemcachedCaller<'_>, text: &[u8]) {
 }
 
 /// Whether what ran must be tried again later.
+/// Whether what was said from there on is an error.
+pub(super) fn has_failed(caller: &MemcachedCaller<'_>, said: usize) -> bool {
+    caller.output.own[said..].starts_with(b"SERVER_ERROR")
+}
+
 fn is_put_off(caller: &MemcachedCaller<'_>) -> bool {
     matches!(caller.session.flow.state, State::Deferred | State::Again)
 }
@@ -33,16 +38,14 @@ fn is_put_off(caller: &MemcachedCaller<'_>) -> bool {
 /// Runs one call by itself. Returns where it ends; 0 if it has not run.
 pub(super) fn run_alone(caller: &mut MemcachedCaller<'_>, planned: &Planned<'_>) -> usize {
     let call = planned.call(caller.engine(), caller.session.access.db, limits(caller));
-    let has_failed = run_call(caller, call, planned.rights, planned.key(), planned.answered);
+    let fails = run_call(caller, call, planned.rights, planned.key(), planned.answered);
     if is_put_off(caller) {
         return 0;
     }
     let session = &mut caller.session;
     session.keys = planned.keys.map(KeptKeys::of);
-    if has_failed && let Some(keys) = planned.keys {
-        // The error stands for all keys behind it.
-        session.keys = None;
-        session.skipped = keys.left + keys.line_end;
+    if fails {
+        session.skip_line();
     }
     planned.end
 }
@@ -57,7 +60,7 @@ fn run_call(
 ) -> bool {
     let began = caller.turn.alone.command_begins();
     caller.said = caller.output.end();
-    let has_failed = match refusal(caller, &call, rights) {
+    let fails = match refusal(caller, &call, rights) {
         Some(text) => {
             caller.slot().rejected(call.command);
             MemcachedReply::of_one(caller.output, key, answered).error(&text);
@@ -66,14 +69,14 @@ fn run_call(
         None => {
             let (engine, slot, said) = (caller.engine(), caller.slot(), caller.output.end());
             engine.run(slot, &mut call, &mut ItemCaller { port: caller, key, answered });
-            caller.output.own[said..].starts_with(b"SERVER_ERROR")
+            has_failed(caller, said)
         }
     };
     caller.turn.alone.command_ended(began);
     if !is_put_off(caller) {
         count(&caller.worker.counts().commands, 1);
     }
-    has_failed
+    fails
 }
 
 /// The error for a call that the user may not make: it needs the rights of this row.

@@ -54,9 +54,13 @@ impl Protocol for MemcachedSession {
         self.waiting.as_ref().is_some_and(|(_, answered)| answered.is_silent)
     }
 
-    fn say(&self, reply: &Transcript, output: &mut Output) {
+    fn say(&mut self, reply: &Transcript, output: &mut Output) {
         let Some((key, answered)) = &self.waiting else { return };
-        reply.play(&mut MemcachedReply::of_one(output, key, *answered));
+        let mut said = MemcachedReply::of_one(output, key, *answered);
+        reply.play(&mut said);
+        if said.ends_line() {
+            self.skip_line();
+        }
     }
 
     fn undo(&mut self) -> Vec<u8> {

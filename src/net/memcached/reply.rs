@@ -41,6 +41,8 @@ pub struct MemcachedReply<'o, 'k, L> {
     flags: u32,
     /// How many strings the command still says, each on lines of its own.
     strings: usize,
+    /// The last reply was an error, and its line has more keys: it stands for those, too.
+    ends_line: bool,
     most: usize,
 }
 
@@ -61,7 +63,7 @@ impl<'o, 'k, L: Iterator<Item = (&'k [u8], Wording)>> MemcachedReply<'o, 'k, L> 
     pub fn new(out: &'o mut Output, mut list: L) -> Self {
         let now = list.next();
         let (number, flags, strings, most) = (None, 0, 1, usize::MAX);
-        MemcachedReply { out, list, now, number, flags, strings, most }
+        MemcachedReply { out, list, now, number, flags, strings, ends_line: false, most }
     }
 
     /// Limits the output to `most` bytes: one that exceeds it has an incomplete reply, which must
@@ -73,6 +75,11 @@ impl<'o, 'k, L: Iterator<Item = (&'k [u8], Wording)>> MemcachedReply<'o, 'k, L> 
     /// How many bytes the output has.
     pub fn len(&self) -> usize {
         self.out.len()
+    }
+
+    /// Whether the last reply stands for all keys behind its own in their line.
+    pub fn ends_line(&self) -> bool {
+        self.ends_line
     }
 
     fn form(&self) -> ReplyForm {
@@ -197,6 +204,7 @@ impl<'k, L: Iterator<Item = (&'k [u8], Wording)>> Reply for MemcachedReply<'_, '
 
     fn error(&mut self, text: &[u8]) {
         self.strings = 1;
+        self.ends_line = self.form() == ReplyForm::Value { is_last: false };
         self.out.errors.add(text);
         self.line(&[b"SERVER_ERROR ", text]);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::alone::{own_request, run_alone, say_line};
+use super::alone::{has_failed, own_request, run_alone, say_line};
 use super::caller::{ItemCaller, MemcachedCaller};
 use super::login;
 use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
@@ -232,8 +232,11 @@ fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usi
         }
     } else {
         let enough = reply.len() + HELD_OUTPUT;
-        engine.attempt_run(slot, &calls, &mut reply, |reply| reply.len() > enough)
+        engine.attempt_run(slot, &calls, &mut reply, |reply| {
+            reply.ends_line() || reply.len() > enough
+        })
     };
+    let mut ends_line = reply.ends_line();
     slot.ran_at_once(done);
     count(&caller.worker.counts().commands, done as u64);
     let last = if outcome == Outcome::Done { &plan.0[done - 1] } else { &plan.0[done] };
@@ -241,8 +244,14 @@ fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usi
         caller.said = caller.output.end();
         let mut call = last.call(engine, caller.session.access.db, limits);
         let (key, answered) = (last.key(), last.answered);
+        let said = caller.said;
         engine.go_on(slot, &mut call, outcome, &mut ItemCaller { port: caller, key, answered });
+        // If the reply comes later, `Protocol::say` ends the line.
+        ends_line = has_failed(caller, said);
     }
     caller.session.keys = last.keys.map(KeptKeys::of);
+    if ends_line {
+        caller.session.skip_line();
+    }
     last.end
 }

@@ -58,4 +58,11 @@ impl MemcachedSession {
         let flow = Flow::new(client);
         MemcachedSession { flow, access, keys: None, skipped: 0, seen: 0, waiting: None }
     }
+
+    /// An error stands for the keys of its line that have not been taken.
+    pub(super) fn skip_line(&mut self) {
+        if let Some(keys) = self.keys.take() {
+            self.skipped = keys.left + keys.line_end;
+        }
+    }
 }

@@ -88,7 +88,7 @@ impl Protocol for RespSession {
         matches!(self.replies, Replies::Unwanted | Replies::Skipping)
     }
 
-    fn say(&self, reply: &Transcript, output: &mut Output) {
+    fn say(&mut self, reply: &Transcript, output: &mut Output) {
         reply.play(&mut RespReply::new(output, self.resp3));
     }
 

@@ -100,6 +100,7 @@ impl RespSession {
         self.leave_transaction();
         self.set_import_source(false);
         self.set_no_touch(false);
+        self.flow.client.condition.no_evict.store(false, Ordering::Relaxed);
         self.select(0);
         self.flow.client.names.lock().name.clear();
         self.access.be_nobody(engine, &self.flow.client);
