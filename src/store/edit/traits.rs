@@ -44,8 +44,12 @@ impl Edit<'_> {
         let (had, before) = (entry.origin(), entry.value_len());
         if had != origin && matches!(self.done.kind, ChangeKind::Nothing | ChangeKind::Expiry) {
             self.done.keep(|| Before::Origin(had));
-            // A part without any bytes.
-            let kind = ChangeKind::Parts { parts: smallvec![(0, 0)], before };
+            // A part without any bytes, which would take marks away where it is replayed.
+            let kind = if entry.traits().are_marked() {
+                ChangeKind::Whole
+            } else {
+                ChangeKind::Parts { parts: smallvec![(0, 0)], before }
+            };
             self.done.kind.and(kind);
         }
     }

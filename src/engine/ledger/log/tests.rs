@@ -342,6 +342,21 @@ fn sources_that_have_expired_are_removed_first() {
     }
 }
 
+/// An APPEND of nothing changes how a value came about, and takes no mark away.
+#[test]
+fn an_append_of_nothing_leaves_marks() {
+    CLOCK.set(1000);
+    let mut model = Model::new(Keys::new());
+    let mut run = |words: &str| {
+        let line = Line(words.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+        model.step(Step::Run(Door::Worker(0), 0, line));
+    };
+    run("set k:0 v");
+    run("mc-md k:0 I");
+    run("append k:0 ");
+    model.step(Step::LogTail);
+}
+
 /// The writes of a unit for a port are one run, as far as no other run comes between: it keeps a
 /// key once.
 #[test]
