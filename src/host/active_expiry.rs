@@ -12,8 +12,8 @@ use super::state::{Flag, Gauge, part};
 part! {
     /// The host's search for keys that have expired, as far as midi knows.
     pub struct ActiveExpiry {
-        /// Whether the host may execute DEBUG at all.
-        is_enabled: Flag = Flag::new(false),
+        /// Whether the host may execute DEBUG at all: no client changes that while it runs.
+        may_debug: Flag = Flag::new(false),
         /// How many DEBUGs were sent in this turn.
         sent: Gauge = Gauge::new(0),
         /// Whether the last SET-ACTIVE-EXPIRE of this turn asks for rest; `None` without one.
@@ -29,15 +29,17 @@ impl ActiveExpiry {
     /// In OnLoad.
     pub fn prepare(&self, ctx: Ctx<'_>) {
         let enabled = ctx.config_text(c"enable-debug-command");
-        self.is_enabled.set(enabled.is_some_and(|text| text != b"no"));
+        self.may_debug.set(enabled.is_none_or(|text| text != b"no"));
         self.executed.set(ctx.calls_of(c"cmdstat_debug"));
     }
 
-    /// A DEBUG command is about to be executed, queued or refused.
+    /// Whether the host may execute DEBUG at all.
+    pub fn may_debug(&self) -> bool {
+        self.may_debug.get()
+    }
+
+    /// A DEBUG command, which the host may execute, is about to be executed, queued or refused.
     pub fn before_debug(&self, command: Filtered<'_>) {
-        if !self.is_enabled.get() {
-            return;
-        }
         self.sent.add(1);
         if command.count() == 3 && command.arg(1).eq_ignore_ascii_case(b"set-active-expire") {
             *self.asked.lock() = Some(leading_number(command.arg(2)) == 0);

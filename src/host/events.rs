@@ -374,20 +374,22 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     // Keys and changes are counted while they are there.
     loading::before_flush(ctx);
     saving::before_load();
-    let is_replica = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0;
-    if db < 0 && here.doing.is_emptied_for_load(is_replica) {
+    let has = |flag| ctx.flags() & flag != 0;
+    // Else its master may have sent this.
+    let syncs =
+        has(raw::REDISMODULE_CTX_FLAGS_SLAVE) && !has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_ONLINE);
+    let load_follows = db < 0 && here.doing.is_emptied_for_load(syncs);
+    if load_follows {
         // Before the keys are gone: who reads meanwhile is told that they are being loaded.
         here.gates.doing_changed(ctx);
     }
-    if here.doing.loads_aof.get() {
+    if load_follows && here.doing.loads_aof.get() {
         // The log's tail, and writes from here on, would get into the AOF, but the AOF that is
         // loaded does not have them.
-        here.doing.save_begins(false);
-        here.gates.doing_changed(ctx);
         hand_over::drop_tail(ctx, "DEBUG LOADAOF");
-    } else if !here.doing.reloads.get() {
-        // The gates decide whether the flush is logged. That of DEBUG RELOAD comes after its save,
-        // and the keyspace stays closed.
+    } else if !load_follows {
+        // The gates decide whether the flush is logged. That of a load is not: the keyspace stays
+        // closed.
         here.gates.check(ctx);
     }
     let _logging = Logging::begin(ctx);

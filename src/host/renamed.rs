@@ -18,8 +18,10 @@ use crate::command::{Action, COMMANDS, Command, Doors, withdraw};
 use crate::engine::Locked;
 
 /// Commands of the host that the filter must recognise, even if they are renamed.
-const SEEN: [&str; 8] =
-    ["acl", "client", "cluster", "config", "exec", "failover", "shutdown", "watch"];
+const SEEN: [&str; 10] = [
+    "acl", "client", "cluster", "config", "debug", "exec", "failover", "flushall", "shutdown",
+    "watch",
+];
 
 /// Any command that is not in [`SEEN`].
 const ANOTHER: &str = "";

@@ -89,7 +89,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             guarded((), import_source::may_change);
         }
         8 if name.eq_ignore_ascii_case(b"replconf") => confirmed::may_change(),
-        8 if name.eq_ignore_ascii_case(b"flushall") => here.doing.flushes.set(true),
+        8 if name.eq_ignore_ascii_case(b"flushall") => here.doing.flushall_comes(),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
     }
@@ -111,6 +111,9 @@ fn before_client(command: Filtered<'_>) {
 /// A DEBUG command is about to be executed or refused.
 fn before_debug(command: Filtered<'_>) {
     let here = instance();
+    if !here.active_expiry.may_debug() {
+        return;
+    }
     if command.arg(1).eq_ignore_ascii_case(b"reload") {
         let merges = |number| command.arg(number).eq_ignore_ascii_case(b"merge");
         here.doing.reloads.set(true);

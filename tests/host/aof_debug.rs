@@ -61,3 +61,37 @@ fn a_logged_reload_is_replayed() {
     server.midi_client().ok("SET k c");
     client.ok("MIDI.SET k d");
 }
+
+/// A DEBUG that is refused leads to no load, so a FLUSHALL behind it is one like others: what is
+/// written after it in the same turn of the main loop is logged.
+#[test]
+fn a_flush_behind_a_refused_debug() {
+    for mode in Mode::ALL {
+        for debug in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
+            for is_allowed in ["yes", "no"] {
+                let setting = format!("enable-debug-command {is_allowed}");
+                a_flush_behind(mode, &setting, &[debug, "FLUSHALL", "MIDI.SET k v"]);
+                let flush = [debug, "MULTI", "FLUSHALL", "MIDI.SET k v", "EXEC"];
+                a_flush_behind(mode, &setting, &flush);
+                a_flush_behind(mode, &setting, &[debug, "FLUSHDB", "MIDI.SET k v"]);
+            }
+        }
+    }
+}
+
+fn a_flush_behind(mode: Mode, setting: &str, lines: &[&str]) {
+    let said = format!("{mode:?} {setting} {lines:?}");
+    let mut server = builder(mode).config("appendfsync always").config(setting).start();
+    let (mut client, mut port) = (server.client(), server.midi_client());
+    // What the server allows, this user may still not do.
+    client.ok("ACL SETUSER default -debug");
+    port.ok("SET before v");
+    let replies = client.pipeline(&lines.iter().map(|line| words(line)).collect::<Vec<_>>());
+    assert!(replies[0].is_error(), "{said}: {replies:?}");
+    assert!(replies[1..].iter().all(|reply| !reply.is_error()), "{said}: {replies:?}");
+    port.ok("SET after v");
+    server.crash();
+    server.restart(redis_server());
+    let values = [Value::NullBulk, Value::bulk("v"), Value::bulk("v")];
+    assert_eq!(server.client().run("MIDI.MGET before k after").array(), values, "{said}");
+}

@@ -3,12 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::common::hosts::host;
 use crate::common::link::Link;
 use crate::common::replicas::{
     Stopped, builder, follow, full_syncs, must_become_equal, wait_for_link,
 };
 use crate::common::witness::{at_both_doors, beside};
-use crate::common::{Mode, Server, StopAtEnd, Value, wait_until};
+use crate::common::{Mode, Server, StopAtEnd, Value, wait_until, words};
 
 /// A master, and keys that make a transfer last.
 fn master(lines: &[&str]) -> Server {
@@ -80,7 +81,17 @@ fn a_swap_that_is_given_up() {
 /// of all the host's. Its clients are told that it loads, not that there is no such key.
 #[test]
 fn nobody_reads_emptied_keys() {
-    let (master, replica) = (master(&[]), replica(&["replica-lazy-flush no"]));
+    emptied_keys(&[]);
+    let host = host();
+    if host.valkey {
+        emptied_keys(&["repl-diskless-sync yes", "dual-channel-replication-enabled yes"]);
+    } else if host.version.0 >= 8 {
+        emptied_keys(&["repl-diskless-sync yes", "repl-rdb-channel yes"]);
+    }
+}
+
+fn emptied_keys(lines: &[&str]) {
+    let (master, replica) = (master(lines), replica(&[lines, &["replica-lazy-flush no"]].concat()));
     for client in [&mut master.client(), &mut replica.client()] {
         client.ok("MIDI.SET there v");
     }
@@ -88,22 +99,68 @@ fn nobody_reads_emptied_keys() {
     for _ in 0..3 {
         client.ok("REPLICAOF NO ONE");
         client.ok("DEBUG POPULATE 300000");
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let _stop = StopAtEnd(&stop);
-            for mut reader in [replica.midi_client(), replica.midi_client()] {
-                let stop = &stop;
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        let reply = reader.run("GET there");
-                        assert!(reply == Value::bulk("v") || reply.is_error(), "{reply:?}");
-                    }
-                });
-            }
-            follow(&replica, master.port());
-        });
+        beside_readers(
+            &replica,
+            |reply| *reply == Value::bulk("v") || reply.is_error(),
+            || {
+                follow(&replica, master.port());
+            },
+        );
     }
     assert!(full_syncs(&[&master]) >= 3);
+}
+
+/// A FLUSHALL of the master's is no load, in whatever form it comes.
+#[test]
+fn a_flush_of_the_masters_is_no_load() {
+    let lines = ["rename-command FLUSHALL empty", "replica-lazy-flush no"];
+    let (master, replica) = (master(&lines), replica(&lines));
+    follow(&replica, master.port());
+    let mut client = master.client();
+    for flush in ["EMPTY SYNC", "EXEC"] {
+        // The master does not send this one.
+        for client in [&mut client, &mut replica.client()] {
+            client.ok("DEBUG POPULATE 100000");
+        }
+        client.ok("MIDI.SET there v");
+        must_become_equal(&[&master, &replica], flush);
+        beside_readers(
+            &replica,
+            |reply| *reply == Value::bulk("v") || reply.is_null(),
+            || {
+                if flush == "EXEC" {
+                    let sets =
+                        (0..2000).map(|number| format!("SET key:{number} {}", "x".repeat(100)));
+                    let middle = ["MULTI".into(), "EMPTY SYNC".into()].into_iter().chain(sets);
+                    let lines = middle.chain(["EXEC".to_owned()]);
+                    client.pipeline(&lines.map(|line| words(&line)).collect::<Vec<_>>());
+                } else {
+                    client.ok(flush);
+                }
+                must_become_equal(&[&master, &replica], flush);
+            },
+        );
+        assert!(replica.client().run("MIDI.GET there").is_null());
+    }
+    assert_eq!(full_syncs(&[&master]), 1);
+}
+
+/// Does this while two clients read a key on the server's port, and look at each reply.
+fn beside_readers(server: &Server, is_right: fn(&Value) -> bool, work: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = StopAtEnd(&stop);
+        for mut reader in [server.midi_client(), server.midi_client()] {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let reply = reader.run("GET there");
+                    assert!(is_right(&reply), "{reply:?}");
+                }
+            });
+        }
+        work();
+    });
 }
 
 #[test]

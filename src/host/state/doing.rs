@@ -13,13 +13,16 @@
 //!                 fork
 //! any but that ──────────► Forked: the child, to its end
 //!
-//! Saving without a fork
+//! Saving without a fork, and emptying for a load
 //!
 //!            SYNC_*_START           ENDED, FAILED               the main loop turns,
 //! Open ─────────────────► TailBack ───────────────► Closed ─┐   or somebody writes
 //!  ▲ └──────────────────────────────────────────────► ▲     │
-//!  │             DEBUG RELOAD, DEBUG LOADAOF                │
-//!  └────────────────────────────────────────────────────────┘
+//!  │             DEBUG RELOAD, DEBUG LOADAOF          │     │
+//!  ├──────────────────────────────────────────────────┼─────┘
+//!  │                                LOADING *_START   │
+//!  └──────── Emptied ─────────────────────────────────┘
+//!                ▲ all databases are flushed, it seems for a load: from Open and Closed
 //!
 //! Loading an AOF
 //!
@@ -63,6 +66,9 @@ enum SaveStage {
     TailBack,
     /// The host saves, and will load the same again; or it has saved, and nothing has run since.
     Closed,
+    /// The host empties its databases and seems to load others next. A client that writes shows
+    /// that it does not.
+    Emptied,
 }
 
 part! {
@@ -81,9 +87,7 @@ part! {
         /// DEBUG LOADAOF has been called in this turn of the main loop: it may be running.
         pub loads_aof: Flag = Flag::new(false),
         /// FLUSHALL has been called, or queued, in this turn of the main loop.
-        pub flushes: Flag = Flag::new(false),
-        /// The host empties its databases, and will load others.
-        load_follows: Flag = Flag::new(false),
+        flushes: Flag = Flag::new(false),
         /// A command that may pause clients has come in this turn of the main loop. From there to
         /// the end of the turn no worker writes, and the tail is handed over, once.
         pub hands_over: Flag = Flag::new(false),
@@ -150,26 +154,36 @@ impl Doing {
     /// Something else runs, so the keyspace may open. True if it was closed.
     #[inline]
     pub fn opens_after_save(&self) -> bool {
-        let is_closed = self.is_save(SaveStage::Closed);
+        let is_closed = self.is_save(SaveStage::Closed) || self.is_save(SaveStage::Emptied);
         if is_closed {
             self.save.store(SaveStage::Open as u8, Ordering::Relaxed);
         }
         is_closed
     }
 
-    /// All databases are being emptied. True if a load follows, as far as can be told: a replica
-    /// that nobody has told to flush is about to load what its master sends.
-    pub fn is_emptied_for_load(&self, is_replica: bool) -> bool {
+    /// All databases are being emptied. True if a load follows, as far as can be told: `syncs` says
+    /// whether this is a replica to which its master sends no commands now. If nobody has told it
+    /// to flush it is about to load what the master sends.
+    pub fn is_emptied_for_load(&self, syncs: bool) -> bool {
         let is_asked = self.reloads.get() || self.loads_aof.get();
-        let follows = is_asked || is_replica && !self.flushes.get();
-        self.load_follows.set(follows);
+        let follows = is_asked || syncs && !self.flushes.get();
+        if follows {
+            self.save.store(SaveStage::Emptied as u8, Ordering::Relaxed);
+        }
         follows
+    }
+
+    /// FLUSHALL has been called, or queued: a DEBUG command before it has run, or was refused.
+    pub fn flushall_comes(&self) {
+        self.flushes.set(true);
+        self.reloads.set(false);
+        self.loads_aof.set(false);
     }
 
     /// Whether a load is about to begin, or that of an AOF is under way. The host's flags show
     /// the others.
     pub fn loads(&self) -> bool {
-        self.load_follows.get() || self.loads_from_aof()
+        self.is_save(SaveStage::Emptied) || self.loads_from_aof()
     }
 
     fn loads_from_aof(&self) -> bool {
@@ -178,7 +192,9 @@ impl Doing {
 
     /// A load begins, `of_aof` or from elsewhere.
     pub fn load_begins(&self, of_aof: bool) {
-        self.load_follows.set(false);
+        if self.is_save(SaveStage::Emptied) {
+            self.save.store(SaveStage::Closed as u8, Ordering::Relaxed);
+        }
         if of_aof || self.loads_from_aof() {
             self.aof_loads.set(self.aof_loads.get() + 1);
         }
@@ -195,7 +211,6 @@ impl Doing {
         self.reloads.set(false);
         self.loads_aof.set(false);
         self.flushes.set(false);
-        self.load_follows.set(false);
     }
 }
 
@@ -219,15 +234,26 @@ mod tests {
     fn a_replica_that_nobody_told_to_flush_is_about_to_load() {
         let doing = Doing::new();
         assert!(!doing.is_emptied_for_load(false) && !doing.loads());
-        assert!(doing.is_emptied_for_load(true) && doing.loads());
+        assert!(doing.is_emptied_for_load(true) && doing.loads() && doing.is_closed_by_save());
         doing.load_begins(false);
-        assert!(!doing.loads());
-        doing.flushes.set(true);
+        assert!(!doing.loads() && doing.opens_after_save());
+        doing.flushall_comes();
         assert!(!doing.is_emptied_for_load(true) && !doing.loads());
-        doing.reloads.set(true);
-        assert!(doing.is_emptied_for_load(false) && doing.loads());
         doing.turn_ends();
-        assert!(!doing.loads(), "it has failed");
+        assert!(doing.is_emptied_for_load(true) && doing.opens_after_save());
+        assert!(!doing.loads(), "somebody writes: the load has failed");
+    }
+
+    #[test]
+    fn a_flush_behind_a_debug_command_is_no_load() {
+        for loads_aof in [false, true] {
+            let doing = Doing::new();
+            if loads_aof { &doing.loads_aof } else { &doing.reloads }.set(true);
+            assert!(doing.is_emptied_for_load(false) && doing.loads());
+            assert!(doing.opens_after_save() && !doing.loads(), "somebody writes");
+            doing.flushall_comes();
+            assert!(!doing.is_emptied_for_load(false) && !doing.is_closed_by_save());
+        }
     }
 
     #[test]
