@@ -2,6 +2,8 @@
 //! restore nothing that was flushed or has expired. The host can answer others while they run. They
 //! end when their client disconnects.
 
+use std::time::Duration;
+
 use crate::common::{Client, Mode, Server, Value, at_once, in_all_modes, wait_until};
 
 #[track_caller]
@@ -252,6 +254,29 @@ fn no_key_survives_a_flush_in_a_copy() {
         }
     }
     assert!(zombies.is_empty(), "{zombies:#?}");
+}
+
+/// A flush of another database takes no key out of a copy.
+#[test]
+fn a_flush_elsewhere_takes_nothing_out_of_an_export() {
+    for mode in [Mode::Adaptive, Mode::Pool] {
+        for option in ["REPLACE", "MOVE"] {
+            let server = mode.server();
+            let mut admin = server.client();
+            admin.ok("MIDI.POPULATE 20000");
+            admin.ok("SELECT 5");
+            let (mut client, _) = start(&server, &format!("MIDI.EXPORT * {option}"));
+            while !client.has_reply_within(Duration::from_millis(1)) {
+                admin.ok("FLUSHDB");
+            }
+            let said = format!("{mode:?} {option}");
+            assert_eq!(client.read(), Value::integers(&[20_000, 0, 0]), "{said}");
+            admin.ok("SELECT 0");
+            assert_eq!(admin.integer("DBSIZE"), 20_000, "{said}");
+            let stay = if option == "MOVE" { 0 } else { 20_000 };
+            assert_eq!(admin.integer("MIDI.DBSIZE"), stay, "{said}");
+        }
+    }
 }
 
 /// How many keys remain if both keyspaces are flushed after this many copies.

@@ -46,8 +46,8 @@ struct Export {
 
 struct Item {
     key: Vec<u8>,
-    is_hash: bool,
-    /// `None` if it is to be moved: then its value counts at the moment when it leaves midi.
+    /// `None` if it is to be read when it is put: if it is to be moved, its value counts at the
+    /// moment when it leaves midi.
     found: Option<KeyCopy>,
 }
 
@@ -80,6 +80,10 @@ impl KeyCopy {
         let value = value.shared().map_or_else(copied, CopiedValue::Shared);
         Ok(KeyCopy { value, expire_at })
     }
+
+    fn is_hash(&self) -> bool {
+        matches!(self.value, CopiedValue::Hash(_))
+    }
 }
 
 impl Export {
@@ -104,17 +108,16 @@ impl Export {
                     if !copy.args.want(entry.key()) || entry.is_expired(&now) {
                         return;
                     }
-                    let (key, value_type) = (entry.key().to_vec(), entry.value_type());
-                    let is_hash = value_type == Type::Hash;
-                    let found = if copy.args.moves && is_hash {
-                        Ok(None)
-                    } else if copy.args.moves {
-                        entry.string().map(|_| None)
-                    } else {
+                    let key = entry.key().to_vec();
+                    let found = if !copy.args.moves {
                         KeyCopy::of(entry).map(Some)
+                    } else if entry.value_type() == Type::Hash {
+                        Ok(None)
+                    } else {
+                        entry.string().map(|_| None)
                     };
                     match found {
-                        Ok(found) => batch.push_back(Item { key, is_hash, found }),
+                        Ok(found) => batch.push_back(Item { key, found }),
                         Err(WrongType) => copy.counts.other_types += 1,
                     }
                 },
@@ -134,33 +137,42 @@ impl Export {
         Progress::Done
     }
 
-    fn put(&mut self, ctx: Ctx<'_>, item: &Item) {
+    fn put(&mut self, ctx: Ctx<'_>, rights: &RightsNow, item: &Item) {
         // RM_Call uses the memory state from when the command began.
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
             return self.copy.error = Some(Error::OutOfMemory);
         }
         match &item.found {
-            Some(found) => drop(self.set(ctx, &item.key, found)),
+            Some(found) => drop(self.set(ctx, rights, &item.key, found)),
             None => {
-                let engine = &instance().engine;
-                engine.shards().as_one(ctx.locked(), || self.move_key(ctx, engine, &item.key));
+                let shards = instance().engine.shards();
+                shards.as_one(ctx.locked(), || self.put_from_midi(ctx, rights, &item.key));
             }
         }
     }
 
-    /// Moves a key, unless it is gone by now. The shard is held from the read to the removal, so
-    /// the value that is removed is the one that was copied.
-    fn move_key(&mut self, ctx: Ctx<'_>, engine: &Engine, key: &[u8]) {
-        let found = engine.ledger.read_key(ctx.locked(), self.copy.db, key, KeyCopy::of);
-        if let Some(Ok(found)) = found
-            && self.set(ctx, key, &found)
-        {
-            engine.ledger.remove(ctx.locked(), self.copy.db, key);
+    /// Copies or moves a key as it is now, unless it is gone. The shard is held from the read to
+    /// the removal, so the value that is removed is the one that was copied.
+    fn put_from_midi(&mut self, ctx: Ctx<'_>, rights: &RightsNow, key: &[u8]) {
+        let (ledger, db) = (&instance().engine.ledger, self.copy.db);
+        match ledger.read_key(ctx.locked(), db, key, KeyCopy::of) {
+            Some(Ok(found)) => {
+                let is_set = self.set(ctx, rights, key, &found);
+                if is_set && self.copy.args.moves {
+                    ledger.remove(ctx.locked(), db, key);
+                }
+            }
+            Some(Err(WrongType)) => self.copy.counts.other_types += 1,
+            None => {}
         }
     }
 
     /// Sets a key of the host. True if it was set.
-    fn set(&mut self, ctx: Ctx<'_>, key: &[u8], found: &KeyCopy) -> bool {
+    fn set(&mut self, ctx: Ctx<'_>, rights: &RightsNow, key: &[u8], found: &KeyCopy) -> bool {
+        if !rights.allow(key, self.copy.db, found.is_hash()) {
+            self.copy.error = Some(Error::NoPermission);
+            return false;
+        }
         let (replaces, at) = (self.copy.args.replace, found.expire_at);
         let condition = (!replaces).then_some(c"NX");
         let set = |bytes| native::set(ctx, key, bytes, at, condition).map(Some);
@@ -181,11 +193,7 @@ impl Export {
     /// Writes the batch to the host, until `deadline`.
     fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow, deadline: Option<Instant>) {
         while let Some(item) = self.batch.pop_front() {
-            if rights.allow(&item.key, self.copy.db, item.is_hash) {
-                self.put(ctx, &item);
-            } else {
-                self.copy.error = Some(Error::NoPermission);
-            }
+            self.put(ctx, rights, &item);
             if self.copy.error.is_some() || self.enough() {
                 self.batch.clear();
             }
@@ -199,8 +207,10 @@ impl Export {
 impl LockWork for Export {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
         let Some(rights) = self.copy.begin_slice(ctx, deadline, true) else { return };
-        if self.age != instance().engine.ledger.age() {
-            self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
+        let age = instance().engine.ledger.age();
+        if std::mem::replace(&mut self.age, age) != age {
+            // A database was flushed, perhaps this one: what was read must not come back.
+            self.batch.iter_mut().for_each(|item| item.found = None);
         }
         if self.copy.args.moves
             && let Gate::Refuse(error) = instance().engine.ledger.gate(Intent::Write(false))
