@@ -48,7 +48,7 @@ bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one sec
 bench-page: ## docs/benchmarks.md again, from the figures of the last whole run
 	@bash scripts/cargo.sh run --locked -p midi-bench -- report --docs docs/benchmarks.md
 
-bench-quick: ## the same with short rounds, for a look: below five minutes
+bench-quick: ## the experiments with short rounds and fewer legs, for a look: below five minutes
 	@bash scripts/bench.sh --quick
 
 scaling: ## count what threads do to each other: docs/design/scaling.md has the model; takes five minutes

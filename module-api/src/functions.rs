@@ -22,7 +22,7 @@ macro_rules! functions {
     };
 }
 
-// Redis 7.0 has these. midi does not load without them.
+// Redis 7.0.6 has these. midi does not load without them.
 functions! {
     each_required:
     RedisModule_ACLAddLogEntry(

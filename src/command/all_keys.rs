@@ -1,5 +1,5 @@
 //! Commands over all shards, and those that only a door can carry out: their rows and their
-//! arguments. `engine/long` runs them in slices.
+//! arguments. `engine/jobs/long` runs them in slices.
 
 use arrayvec::ArrayVec;
 

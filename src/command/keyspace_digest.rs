@@ -1,4 +1,4 @@
-//! KEYSPACEDIGEST: its row and its argument. `engine/long` computes the digest.
+//! KEYSPACEDIGEST: its row and its argument. `engine/jobs/long` computes the digest.
 
 use super::rename::database;
 use super::row::every_key;

@@ -1,4 +1,4 @@
-//! POPULATE: its row and its arguments. `engine/long` makes the keys.
+//! POPULATE: its row and its arguments. `engine/jobs/long` makes the keys.
 
 use super::all_keys::row;
 use super::glob::KeySet;

@@ -25,12 +25,12 @@ pub(super) fn say_line(caller: &mut MemcachedCaller<'_>, text: &[u8]) {
     caller.output.own.extend_from_slice(b"\r\n");
 }
 
-/// Whether what ran must be tried again later.
 /// Whether what was said from there on is an error.
 pub(super) fn has_failed(caller: &MemcachedCaller<'_>, said: usize) -> bool {
     caller.output.own[said..].starts_with(b"SERVER_ERROR")
 }
 
+/// Whether what ran must be tried again later.
 fn is_put_off(caller: &MemcachedCaller<'_>) -> bool {
     matches!(caller.session.flow.state, State::Deferred | State::Again)
 }
