@@ -18,9 +18,9 @@ use crate::command::{Action, COMMANDS, Command, Doors, withdraw};
 use crate::engine::Locked;
 
 /// Commands of the host that the filter must recognise, even if they are renamed.
-const SEEN: [&str; 10] = [
-    "acl", "client", "cluster", "config", "debug", "exec", "failover", "flushall", "shutdown",
-    "watch",
+const SEEN: [&str; 11] = [
+    "acl", "client", "cluster", "config", "debug", "exec", "failover", "flushall", "save",
+    "shutdown", "watch",
 ];
 
 /// Any command that is not in [`SEEN`].

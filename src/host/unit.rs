@@ -90,6 +90,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         }
         8 if name.eq_ignore_ascii_case(b"replconf") => confirmed::may_change(),
         8 if name.eq_ignore_ascii_case(b"flushall") => here.doing.flushall_comes(),
+        4 if name.eq_ignore_ascii_case(b"save") => here.doing.save_comes(),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
     }

@@ -6,7 +6,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::replicas::{is_master, must_become_equal, wait_for_role};
-use crate::common::{Builder, Client, Mode, Random, Server, Value, at_once, skip, wait_until};
+use crate::common::{
+    Builder, Client, Mode, Random, Server, Value, at_once, redis_server, skip, wait_until,
+};
 
 /// The slot of `{bar}`, which is the first node's.
 const SLOT: u16 = 5061;
@@ -456,5 +458,49 @@ fn a_migration_takes_the_keys_along() {
         assert_eq!(client.run("MIDI.GET {b}stays"), Value::bulk("x"));
         assert_eq!(nodes[1].client().integer("MIDI.DBSIZE"), 0);
         assert_eq!(keys_in_slot(&nodes[0]), 3000 + 6 + 2);
+    }
+}
+
+/// The node that slots come from sends as a master does, but its writes are this node's own to log,
+/// once, whatever else closes a gate meanwhile.
+#[test]
+fn what_a_migration_brings_is_logged_once() {
+    for mode in Mode::ALL {
+        let mut nodes = two_nodes(&mode.builder().config("appendonly yes"));
+        if !has_migration(&nodes[0]) {
+            return skip("this host has no CLUSTER MIGRATION");
+        }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (nodes, stop) = (&nodes, &stop);
+                scope.spawn(move || {
+                    let call = "redis.call('MIDI.APPEND',KEYS[1],ARGV[1])";
+                    let script = format!("EVAL {call}{call} 1 {{bar}}k:{writer} x");
+                    let (mut follower, mut count) = (Follower::new(nodes), 0);
+                    while !stop.load(Ordering::Relaxed) {
+                        count += 1;
+                        let line = format!("MIDI.APPEND {{bar}}k:{writer} {count},");
+                        let _ = follower.run(if count % 2 == 0 { &script } else { &line });
+                    }
+                });
+            }
+            // No pause comes of these, but midi cannot know that before the host has looked.
+            let (node, stop) = (&nodes[1], &stop);
+            scope.spawn(move || {
+                let mut client = node.client();
+                while !stop.load(Ordering::Relaxed) {
+                    assert!(client.run("CLIENT PAUSE x").is_error());
+                }
+            });
+            for round in 0..3 {
+                migrate(&nodes[1 - round % 2]);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(keys_in_slot(&nodes[1]), 4);
+        let digest = nodes[1].client().run("MIDI.KEYSPACEDIGEST");
+        nodes[1].restart(redis_server());
+        assert_eq!(nodes[1].client().run("MIDI.KEYSPACEDIGEST"), digest, "{mode:?}");
     }
 }

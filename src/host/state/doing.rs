@@ -173,9 +173,19 @@ impl Doing {
         follows
     }
 
-    /// FLUSHALL has been called, or queued: a DEBUG command before it has run, or was refused.
+    /// FLUSHALL has been called, or queued.
     pub fn flushall_comes(&self) {
         self.flushes.set(true);
+        self.debug_is_over();
+    }
+
+    /// SAVE has been called, or queued: what it saves is not loaded again.
+    pub fn save_comes(&self) {
+        self.debug_is_over();
+    }
+
+    /// A DEBUG command that came before has run, or was refused.
+    fn debug_is_over(&self) {
         self.reloads.set(false);
         self.loads_aof.set(false);
     }
@@ -242,6 +252,14 @@ mod tests {
         doing.turn_ends();
         assert!(doing.is_emptied_for_load(true) && doing.opens_after_save());
         assert!(!doing.loads(), "somebody writes: the load has failed");
+    }
+
+    #[test]
+    fn a_save_behind_a_debug_command_takes_the_tail_back() {
+        let doing = Doing::new();
+        doing.reloads.set(true);
+        doing.save_comes();
+        assert!(doing.save_begins(!doing.reloads.get()));
     }
 
     #[test]

@@ -115,8 +115,10 @@ impl HostLog for TheLog {
             return false;
         }
         match logged {
-            Logged::Record { db, text, .. }
-                if db == ctx.selected_db() && place.is_command(text.words()) =>
+            Logged::Record { db, text, version }
+                if db == ctx.selected_db()
+                    && (version <= 2 || instance().slots.leaving.get())
+                    && place.is_command(text.words()) =>
             {
                 replicate_command(ctx)
             }

@@ -36,7 +36,11 @@ use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
 /// The id that every host gives the client that replays its AOF.
 const AOF_CLIENT: u64 = u64::MAX;
 
-/// Runs a command if it comes from the AOF, or from the master. False for others.
+/// A replica, and a command that its master has sent.
+const FROM_MASTER: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
+
+/// Runs a command if it comes from the AOF, or from the master. False for others, and for a node
+/// from which slots come: that one is like a master, but not this one's.
 #[cold]
 pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
     let is_journal = matches!(COMMANDS[number].action, Action::Door(DoorCommand::Journal));
@@ -47,7 +51,7 @@ pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
             loading::take_effect(ctx.locked());
             command(number, ctx, argv).unwrap_or_else(|reason| give_up(&reason));
         }
-    } else if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
+    } else if ctx.flags() & FROM_MASTER == FROM_MASTER {
         if !instance().sync.untrusted.get() {
             follow(number, is_journal, ctx, argv);
         }
