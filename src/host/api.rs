@@ -169,8 +169,18 @@ impl Ctx<'_> {
 
     /// How often the host has executed a command, by a field of INFO; 0 before the first time.
     pub fn calls_of(self, field: &CStr) -> u64 {
+        self.call_counts(field).executed
+    }
+
+    /// How often the host has executed and refused a command, by a field of INFO.
+    pub fn call_counts(self, field: &CStr) -> CallCounts {
         let text = self.info_text(c"commandstats", field).unwrap_or_default();
-        leading_number(text.strip_prefix(b"calls=").unwrap_or_default())
+        let number = |name: &[u8]| {
+            text.split(|&byte| byte == b',')
+                .find_map(|field| field.strip_prefix(name))
+                .map_or(0, leading_number)
+        };
+        CallCounts { executed: number(b"calls="), refused: number(b"rejected_calls=") }
     }
 
     /// The value of a numeric setting of the host; `None` if it is not available.
@@ -262,6 +272,28 @@ impl Ctx<'_> {
             let call = api!(RedisModule_Call);
             Answer::of(call(self.raw(), command, format, words.as_ptr(), words.len()))
         }
+    }
+}
+
+/// How often the host has executed and refused a command, since its start or the last CONFIG
+/// RESETSTAT.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Also those that ended with an error.
+    pub executed: u64,
+    /// Those that were not executed, for want of rights for example.
+    pub refused: u64,
+}
+
+impl CallCounts {
+    /// Before the first.
+    pub const NONE: CallCounts = CallCounts { executed: 0, refused: 0 };
+
+    /// Whether all of the `sent` commands since `before` were refused, also if the counts were
+    /// reset meanwhile. False if one was executed, or waits in a transaction.
+    pub fn are_refused_since(self, before: CallCounts, sent: u64) -> bool {
+        self == CallCounts { refused: before.refused + sent, ..before }
+            || self == CallCounts { executed: 0, refused: sent }
     }
 }
 

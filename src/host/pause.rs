@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  No ─────────────────────► Writes ──────────────────────────────────────► All
-//!  ▲    clients are paused     │    before sleep: the host has executed a    │
+//!  ▲    clients are paused     │    before sleep: the host has not refused a │
 //!  │                           │    CLIENT PAUSE that was sent in this turn  │
 //!  │                           │    (or an EXEC may have it), and was not    │
 //!  │                           │    for writes only                          │
@@ -15,7 +15,9 @@
 //! Everybody asks [`Pause::now`], or [`is_on`] where only the first difference matters. The gates
 //! keep a copy for the workers, as of the last look ([`super::gates`]).
 
-use super::api::{Ctx, must_not_replicate};
+use parking_lot::Mutex;
+
+use super::api::{CallCounts, Ctx, must_not_replicate};
 use super::state::{Flag, Gauge, part};
 use crate::engine::Locked;
 
@@ -40,14 +42,17 @@ pub enum Paused {
 part! {
     /// The state of pauses, as far as it is known.
     pub struct Pause {
-        /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
-        sent: Flag = Flag::new(false),
+        /// Whether any client has sent CLIENT PAUSE, or an EXEC that may have one, in this turn of
+        /// the main loop.
+        may_begin: Flag = Flag::new(false),
         /// Whether any of these is not for writes only.
         sent_of_all: Flag = Flag::new(false),
         /// Whether any client ever sent one that is not for writes only.
         ever_sent: Flag = Flag::new(false),
-        /// How many CLIENT PAUSEs of any kind the host had executed when it was last asked.
-        executed: Gauge = Gauge::new(0),
+        /// CLIENT PAUSEs of any kind since the host was last asked about them.
+        sent: Gauge = Gauge::new(0),
+        /// The host's counts of them at that time.
+        counts: Mutex<CallCounts> = Mutex::new(CallCounts::NONE),
         /// Whether a pause, if there is one, may be for reads too.
         of_all: Flag = Flag::new(false),
         /// Turns left until commands that waited for the end of a pause have run; 0 without one.
@@ -78,7 +83,8 @@ impl Pause {
     /// that has not logged in. A filter learns no more than that, and the host does not report
     /// which kind is in force.
     pub fn before_pause(&self, kind: &[u8]) {
-        self.sent.set(true);
+        self.may_begin.set(true);
+        self.sent.add(1);
         if !kind.eq_ignore_ascii_case(b"write") {
             self.sent_of_all.set(true);
             self.ever_sent.set(true);
@@ -89,7 +95,7 @@ impl Pause {
     /// writes are logged does it matter whether clients are paused already.
     pub fn before_exec(&self, locked: Locked<'_>, is_logged: bool) {
         if self.ever_sent.get() {
-            self.sent.set(true);
+            self.may_begin.set(true);
             self.sent_of_all.set(true);
         }
         if is_logged {
@@ -109,22 +115,23 @@ impl Pause {
     /// refused.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
-        if self.sent.take() {
+        if self.may_begin.take() {
             self.look_into(ctx);
         }
     }
 
-    /// A CLIENT PAUSE that was sent counts if clients are paused and the host has executed one
-    /// since the last check.
+    /// A CLIENT PAUSE that was sent counts if clients are paused, unless the host has refused all
+    /// of them.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
         let of_all = self.sent_of_all.replace(false);
         if !is_on(ctx.locked()) {
             return;
         }
-        let executed = ctx.calls_of(c"cmdstat_client|pause");
-        // A lower count means that the host has reset it: that is a change too.
-        if self.executed.replace(executed) != executed && of_all {
+        let counts = ctx.call_counts(c"cmdstat_client|pause");
+        let before = std::mem::replace(&mut *self.counts.lock(), counts);
+        let were_refused = counts.are_refused_since(before, self.sent.replace(0));
+        if of_all && !were_refused {
             self.of_all.set(true);
         }
     }

@@ -15,7 +15,7 @@ use super::api::{Ctx, RawCtx, RawEvent, subscribe};
 use super::context::Filtered;
 use super::instance::instance;
 use super::pause::Paused;
-use super::state::clients::{PendingName, PendingNames, WatchCounts, WatchTurn};
+use super::state::clients::{PendingName, PendingNames, WatchTurn};
 use super::string::HostString;
 use super::users::USERS;
 use super::{guarded, notifications};
@@ -102,33 +102,15 @@ impl WatchTurn {
     /// not, earlier marks are taken back: the clients that asked for them were refused.
     fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
         let (engine, sent) = (&instance().engine, std::mem::take(&mut self.sent));
-        let counts = WatchCounts::now(locked);
+        let counts = instance().ctx(locked).call_counts(c"cmdstat_watch");
         let before = std::mem::replace(&mut self.counts, counts);
-        // Do not compare the number of executed ones alone: CONFIG RESETSTAT may have reset it
-        // meanwhile.
-        let none = counts == WatchCounts { refused: before.refused + sent, ..before }
-            && !may_wait_itself(locked);
+        let none = counts.are_refused_since(before, sent) && !may_wait_itself(locked);
         if none {
             engine.ledger.take_back_marks(locked)
         } else {
             engine.ledger.confirm_marks()
         }
         !none
-    }
-}
-
-impl WatchCounts {
-    /// As the host reports them; 0 before its first WATCH.
-    fn now(locked: Locked<'_>) -> WatchCounts {
-        let text =
-            instance().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let number =
-            |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
-        WatchCounts {
-            executed: number("calls=").unwrap_or(0),
-            refused: number("rejected_calls=").unwrap_or(0),
-        }
     }
 }
 

@@ -308,6 +308,21 @@ fn pauses_are_kept() {
     host.run("EXEC");
     assert_eq!(port.run("PING"), Value::Simple(b"PONG".to_vec()));
     assert!(began.elapsed() > at_least, "{:?}", began.elapsed());
+    for pause in [&["CLIENT PAUSE 500 ALL"][..], &["MULTI", "CLIENT PAUSE 500 ALL", "EXEC"]] {
+        // The host's counts of pauses are then as after the last one.
+        host.ok("CONFIG RESETSTAT");
+        let began = Instant::now();
+        for line in pause {
+            assert!(!host.run(line).is_error(), "{line}");
+        }
+        assert_eq!(port.run("GET k"), Value::bulk("w"));
+        assert!(began.elapsed() > at_least, "{pause:?}: {:?}", began.elapsed());
+    }
+    let began = Instant::now();
+    host.send(b"CLIENT PAUSE 500 ALL\r\nCONFIG RESETSTAT\r\n");
+    assert_eq!(host.read(), Value::ok());
+    assert_eq!(port.run("GET k"), Value::bulk("w"));
+    assert!(began.elapsed() > at_least, "reset in the same turn: {:?}", began.elapsed());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use super::super::api::CallCounts;
 use super::super::string::OwnString;
 use super::{Flag, Gauge, part};
 
@@ -57,14 +58,7 @@ pub struct WatchTurn {
     /// WATCHes since the host was last asked.
     pub sent: u64,
     /// The host's counts at that time.
-    pub counts: WatchCounts,
-}
-
-/// The host's counts of WATCHes, by their outcome.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct WatchCounts {
-    pub executed: u64,
-    pub refused: u64,
+    pub counts: CallCounts,
 }
 
 part! {
