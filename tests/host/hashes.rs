@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::hosts::host;
 use crate::common::port::Ported;
 use crate::common::{
-    Builder, Client, Door, Mode, Random, Twin, Value, in_all_modes_and_protocols, words,
+    Builder, Client, Door, Mode, Random, Twin, Value, in_all_modes_and_protocols, wait_until, words,
 };
 
 /// Runs one test body with a hash of midi's beside the host's, through all doors and with both
@@ -334,8 +334,13 @@ fn drawn_fields_are_fields() {
         if resp3 {
             client = client.resp3();
         }
-        for count in [1, 3, 40, 512, 3000] {
+        for (count, expires) in
+            [1, 3, 40, 512, 3000].into_iter().flat_map(|count| [(count, false), (count, true)])
+        {
             let names = filled(&mut client, door, count);
+            if expires {
+                client.call(&door.named(&words("HEXPIRE h 100000 FIELDS 1 field:0")));
+            }
             let mut draw = |arguments: &str| {
                 client.call(&door.named(&words(format!("HRANDFIELD h {arguments}").trim())))
             };
@@ -358,6 +363,35 @@ fn drawn_fields_are_fields() {
             let often: BTreeSet<_> = drawn.into_iter().map(|pair| pair.0).collect();
             assert_eq!(often, names, "each of {count} is drawn");
         }
+    }
+}
+
+/// Fields that have expired, and that nothing has removed yet, are not drawn.
+#[test]
+fn draws_beside_what_has_expired() {
+    let server = Builder::new().with_port().start();
+    let mut client = server.midi_client();
+    server.client().ok("DEBUG SET-ACTIVE-EXPIRE 0");
+    for left in [3, 300, 1500, 2900] {
+        let names: Vec<String> = filled(&mut client, Door::Port, 3000).into_iter().collect();
+        let count = (names.len() - left).to_string();
+        let mut command = vec!["HPEXPIRE", "h", "1", "FIELDS", &count];
+        command.extend(names[left..].iter().map(String::as_str));
+        client.call(&command);
+        let last = format!("HEXISTS h {}", names[2999]);
+        wait_until("they have expired", || client.integer(&last) == 0);
+        let names = &names[..left];
+        for wanted in [1, left / 3, left, 3000] {
+            let drawn = client.run(&format!("HRANDFIELD h {wanted}")).array();
+            let drawn: BTreeSet<_> = drawn.iter().map(Value::text).collect();
+            assert_eq!(drawn.len(), wanted.min(left), "{wanted} of {left}, each once");
+            assert!(drawn.iter().all(|name| names.contains(name)), "{wanted} of {left}");
+        }
+        // Each is left out with a probability below 1e-9.
+        let drawn = client.run(&format!("HRANDFIELD h -{}", 30 * left)).array();
+        let drawn: BTreeSet<_> = drawn.iter().map(Value::text).collect();
+        assert!(drawn.iter().eq(names), "{left}");
+        assert!(names.contains(&client.run("HRANDFIELD h").text()));
     }
 }
 

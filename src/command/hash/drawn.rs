@@ -76,8 +76,11 @@ fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
 
 /// So many fields, each drawn from all.
 fn any(fields: LiveFields<'_>, wanted: usize) -> Vec<FieldRef<'_>> {
-    if !fields.are_few() && wanted < fields.len() {
-        return (0..wanted).filter_map(|_| fields.drawn(&mut draw)).collect();
+    if !fields.are_few()
+        && wanted < fields.len()
+        && let Some(drawn) = draw_each(fields, wanted, &mut |_| true)
+    {
+        return drawn;
     }
     let all: Vec<FieldRef<'_>> = fields.iter().collect();
     let one = |_| all.get(fastrand::usize(0..all.len().max(1))).copied();
@@ -90,22 +93,32 @@ fn different(fields: LiveFields<'_>, wanted: usize) -> Vec<FieldRef<'_>> {
         return fields.iter().collect();
     }
     // Drawing a field again and again costs more than looking at all of them once.
-    if wanted > fields.len() / 3 || fields.are_few() {
-        let mut all: Vec<FieldRef<'_>> = fields.iter().collect();
-        let wanted = wanted.min(all.len());
-        for at in 0..wanted {
-            let other = fastrand::usize(at..all.len());
-            all.swap(at, other);
+    if !fields.are_few() && wanted <= fields.len() / 3 {
+        let mut names = hashbrown::HashSet::with_capacity(wanted);
+        if let Some(drawn) = draw_each(fields, wanted, &mut |field| names.insert(field.name)) {
+            return drawn;
         }
-        all.truncate(wanted);
-        return all;
     }
-    let mut names = hashbrown::HashSet::with_capacity(wanted);
-    let mut drawn = Vec::with_capacity(wanted);
-    while drawn.len() < wanted {
-        drawn.extend(fields.drawn(&mut draw).filter(|field| names.insert(field.name)));
+    let mut all: Vec<FieldRef<'_>> = fields.iter().collect();
+    let wanted = wanted.min(all.len());
+    for at in 0..wanted {
+        let other = fastrand::usize(at..all.len());
+        all.swap(at, other);
     }
-    drawn
+    all.truncate(wanted);
+    all
+}
+
+/// Draws until so many fields are `taken`; `None` if that takes too long, as where most fields have
+/// expired.
+fn draw_each<'a>(
+    fields: LiveFields<'a>,
+    wanted: usize,
+    taken: &mut dyn FnMut(&FieldRef<'a>) -> bool,
+) -> Option<Vec<FieldRef<'a>>> {
+    let draws = std::iter::repeat_with(|| fields.draw_once(&mut draw)).take(4 * wanted + 64);
+    let drawn: Vec<_> = draws.flatten().filter(|field| taken(field)).take(wanted).collect();
+    (drawn.len() == wanted).then_some(drawn)
 }
 
 fn say(reply: &mut dyn Reply, drawn: &[FieldRef<'_>], with_values: bool) {

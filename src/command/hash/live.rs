@@ -2,6 +2,10 @@
 
 use crate::store::{FieldCursor, FieldRef, Fields, Now, UnixMs};
 
+/// How often a field is drawn before all are looked at: most are there, as those that have expired
+/// are soon removed.
+const TRIES: usize = 64;
+
 /// The fields of a hash without those whose expiry has passed.
 #[derive(Clone, Copy)]
 pub(super) struct LiveFields<'a> {
@@ -66,13 +70,23 @@ impl<'a> LiveFields<'a> {
         if !self.fields.may_expire() {
             return self.fields.drawn(draw);
         }
+        if !self.are_few()
+            && let Some(field) = (0..TRIES).find_map(|_| self.draw_once(draw))
+        {
+            return Some(field);
+        }
         let all: Vec<FieldRef<'a>> = self.iter().collect();
         let count = all.len().max(1) as u64;
         all.get((draw() % count) as usize).copied()
     }
 
+    /// Likewise, but `None` also if the draw meets a field that has expired.
+    pub(super) fn draw_once(self, draw: &mut dyn FnMut() -> u64) -> Option<FieldRef<'a>> {
+        self.fields.drawn(draw).filter(|field| field.is_live(self.now))
+    }
+
     /// Whether looking at all of them costs no more than drawing some.
     pub(super) fn are_few(self) -> bool {
-        matches!(self.fields, Fields::Small(_)) || self.fields.may_expire()
+        matches!(self.fields, Fields::Small(_))
     }
 }
