@@ -190,7 +190,8 @@ impl Engine {
                 if self.ledger.eviction.is_on() && call.is_use() {
                     cx.key.note_use();
                 }
-                if result.is_ok()
+                // A key of another type was found, and no other error comes behind the look-up.
+                if matches!(result, Ok(()) | Err(Error::WrongType))
                     && let Some(is_there) = looked
                 {
                     slot.looked_up(is_there);

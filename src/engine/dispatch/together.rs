@@ -294,9 +294,11 @@ fn say_values(
     let table = |place: usize| held.get(place).table(call.db);
     let mut values: ArrayVec<Option<StringRef<'_>>, AHEAD> = ArrayVec::new();
     let mut candidates = ArrayVec::new();
+    let mut hits = 0;
     find_candidates(places, &table, &mut candidates);
     for (candidate, placed) in candidates.iter_mut().zip(places) {
         let entry = looked(candidate, placed, table);
+        hits += u64::from(entry.is_some());
         if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
             return None;
         }
@@ -306,9 +308,8 @@ fn say_values(
         }
         values.push(value);
     }
-    let hits = values.iter().flatten().count();
-    slot.hits.add(hits as u64);
-    slot.misses.add((values.len() - hits) as u64);
+    slot.hits.add(hits);
+    slot.misses.add(values.len() as u64 - hits);
     Some(slot.counted(call.command, || {
         reply.array(values.len());
         for value in &values {
