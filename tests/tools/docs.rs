@@ -213,20 +213,21 @@ fn index() -> String {
         let is = |category: &str| command.categories.split(' ').any(|name| name == category);
         match () {
             _ if is("string") => 0,
-            _ if is("bitmap") => 1,
+            _ if is("hash") => 1,
+            _ if is("bitmap") => 2,
             _ if command
                 .key_arguments(&midi::command::Args::new(&[b"", b"", b"", b""]))
                 .next()
                 .is_some() =>
             {
-                2
+                3
             }
-            _ => 3,
+            _ => 4,
         }
     };
     let mut page = String::new();
     for (number, title) in
-        ["Strings", "Bitmaps", "Keys", "The keyspace, and midi itself"].iter().enumerate()
+        ["Strings", "Hashes", "Bitmaps", "Keys", "The keyspace, and midi itself"].iter().enumerate()
     {
         let _ = write!(page, "## {title}\n\n| | |\n|---|---|\n");
         for command in host_commands().filter(|command| family(command) == number) {
