@@ -24,7 +24,7 @@ use super::arena;
 use super::shared::ValueRef;
 use super::{SharedValue, Traits, UnixMs, Value, WrongType};
 
-pub(super) use other::{OtherValue, Referred};
+pub(super) use other::{OtherValue, Referred, any_reference};
 use shape::{
     HAS_EXPIRY, SHARED, SHARED_BYTES, Shape, WIDE_KEY, WIDE_VALUE, expiry_at, key_at,
     key_len_bytes, value_len_bytes,

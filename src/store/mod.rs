@@ -41,7 +41,7 @@ pub use look::{Candidate, Home, Look};
 pub use remains::Remains;
 pub use shared::{SharedBytes, SharedValue};
 pub use spliced::{Piece, Spliced};
-pub use table::{Evicted, First, FoundEntry, Table, Victims};
+pub use table::{Evicted, First, FoundEntry, PackPosition, Table, Victims};
 pub use time::{Now, UnixMs};
 pub use traits::Traits;
 pub use value::{Origin, Type, Value, WrongType};
@@ -102,17 +102,30 @@ impl Store {
         self.first.census().bytes + others
     }
 
-    /// A database with keys, drawn by the memory that each has.
-    pub fn drawn_db(&self, random: u64) -> u32 {
+    /// The number of keys of all databases.
+    pub fn keys(&self) -> i64 {
+        let others: i64 = self.others.iter().map(|(_, table)| table.census().keys).sum();
+        self.first.census().keys + others
+    }
+
+    /// A database with keys, or with keys that have an expiry, drawn by the memory that each has.
+    pub fn drawn_db(&self, random: u64, volatile: bool) -> u32 {
         if self.others.is_empty() {
             return 0;
         }
+        let weight = |table: &Table| {
+            let census = table.census();
+            let keys = if volatile { census.expiring } else { census.keys };
+            if keys > 0 { census.bytes } else { 0 }
+        };
+        let all = || {
+            let others = self.others.iter().map(|(db, table)| (*db, weight(table)));
+            std::iter::once((0, weight(&self.first))).chain(others)
+        };
         let mut place = random as i64 & i64::MAX;
-        place %= self.bytes().max(1);
-        let all = std::iter::once((0, &self.first));
-        let all = all.chain(self.others.iter().map(|(db, table)| (*db, table)));
-        let mut of_drawn = all.skip_while(|(_, table)| {
-            place -= table.census().bytes;
+        place %= all().map(|(_, weight)| weight).sum::<i64>().max(1);
+        let mut of_drawn = all().skip_while(|(_, weight)| {
+            place -= weight;
             place >= 0
         });
         of_drawn.next().map_or(0, |(db, _)| db)

@@ -10,6 +10,7 @@
 
 mod evict;
 mod growth;
+mod pack;
 mod parts;
 mod traits;
 
@@ -21,6 +22,7 @@ use super::remains::Remains;
 use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
 use super::{Entry, UnixMs, Value};
 pub use evict::{Evicted, First, Victims};
+pub use pack::PackPosition;
 
 /// Directory bits. 2^24 segments of one shard hold four billion keys.
 const MAX_DEPTH: u8 = 24;
@@ -464,19 +466,6 @@ impl Table {
         if removed > 0 {
             self.shrink(hasher, at);
         }
-    }
-
-    /// Empties [chunks](super::give_up_chunks). `position`, `more`: see [`Table::remove_due`].
-    pub fn pack(&mut self, position: &mut usize, more: &mut dyn FnMut() -> bool) -> bool {
-        for segment in self.segments.iter_mut().skip(*position) {
-            segment.pack();
-            *position += 1;
-            if !more() {
-                return false;
-            }
-        }
-        *position = 0;
-        true
     }
 
     /// All keys, expired ones included.

@@ -68,6 +68,49 @@ fn chunks_with_few_keys_are_emptied() {
     });
 }
 
+/// Both in one large hash, and in several of one segment.
+#[test]
+fn chunks_with_few_fields_are_emptied() {
+    for hashes in [1, 30] {
+        let server = Mode::Adaptive.builder().start();
+        let mut client = server.client();
+        let value = "v".repeat(64);
+        let of_fields =
+            |command: &str, fields: &[usize], value: Option<&str>| -> Vec<Vec<String>> {
+                let by_hash = (0..hashes).map(|hash| {
+                    let own = fields.iter().filter(move |field| *field % hashes == hash);
+                    own.collect::<Vec<_>>()
+                });
+                let calls = by_hash.enumerate().flat_map(|(hash, own)| {
+                    let of = move |part: &[&usize]| {
+                        let words = part.iter().map(|field| format!("field:{field}"));
+                        let words = words.flat_map(|name| [Some(name), value.map(String::from)]);
+                        let start = [command.to_owned(), format!("h:{hash}")];
+                        start.into_iter().chain(words.flatten()).collect()
+                    };
+                    own.chunks(500).map(of).collect::<Vec<Vec<String>>>()
+                });
+                calls.collect()
+            };
+        let all: Vec<usize> = (0..KEYS).collect();
+        client.pipeline(&of_fields("MIDI.HSET", &all, Some(&value)));
+        let full = arenas(&mut client, "mapped");
+        assert!(full > 25 * MIB);
+        let (stay, go): (Vec<usize>, Vec<usize>) =
+            all.into_iter().partition(|field| field / hashes % 8 == 0);
+        client.pipeline(&of_fields("MIDI.HDEL", &go, None));
+        let digest = client.run("MIDI.KEYSPACEDIGEST");
+        wait_until("the rest is packed", || {
+            let fields = client.run("MIDI.HGETALL h:0").array();
+            assert_eq!(fields.len(), 2 * stay.len() / hashes);
+            arenas(&mut client, "mapped") < full * 2 / 3
+        });
+        assert_eq!(client.run("MIDI.KEYSPACEDIGEST"), digest);
+        client.pipeline(&of_fields("MIDI.HDEL", &stay, None));
+        assert_eq!(client.integer("MIDI.DBSIZE"), 0);
+    }
+}
+
 #[test]
 fn keys_that_change_while_they_are_moved_are_whole() {
     let server = Mode::Adaptive.builder().start();

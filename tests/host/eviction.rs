@@ -284,6 +284,44 @@ fn volatile_policies_leave_the_others_alone() {
     }
 }
 
+/// Wherever the few keys that may go are: in another database than most of the memory, and among
+/// many others of one shard.
+#[test]
+fn volatile_keys_are_found() {
+    for shards in [1, 1024] {
+        let server = Mode::Adaptive
+            .builder()
+            .with_port()
+            .load(&format!("shards {shards} maxmemory {LIMIT} maxmemory-policy volatile-lru"))
+            .start();
+        let mut port = server.midi_client();
+        assert_eq!(fill(Door::Port, &mut port, 0..12_000, 200, &[]), [""; 0]);
+        for db in [1, 0] {
+            port.ok(&format!("SELECT {db}"));
+            let errors = fill(Door::Port, &mut port, 20_000..60_000, 200, &["EX", "1000"]);
+            assert_eq!(errors, [""; 0], "{shards} shards, database {db}");
+        }
+        assert_eq!(fill(Door::Port, &mut port, 0..12_000, 200, &["XX"]), [""; 0]);
+    }
+}
+
+/// A limit that cannot be kept holds up no other.
+#[test]
+fn each_limit_has_its_turn() {
+    let server = Mode::Adaptive.builder().with_port().start();
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    for db in [1, 2] {
+        port.ok(&format!("SELECT {db}"));
+        assert_eq!(fill(Door::Port, &mut port, 0..20_000, 200, &[]), [""; 0]);
+    }
+    let policies = "1:volatile-lru 2:allkeys-lru";
+    host.call(&["CONFIG", "SET", "midi.db-maxmemory-policy", policies]);
+    host.call(&["CONFIG", "SET", "midi.db-maxmemory", "1:1mb 2:1mb"]);
+    wait_until("the second database keeps to its limit", || port.integer("DBSIZE") < 6000);
+    port.ok("SELECT 1");
+    assert_eq!(port.integer("DBSIZE"), 20_000);
+}
+
 #[test]
 fn what_is_due_goes_first() {
     let server = limited(Mode::Adaptive, "allkeys-lru");

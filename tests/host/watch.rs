@@ -50,6 +50,19 @@ const SET_UP: &[&str] = &[
     "SELECT 0",
 ];
 
+/// Fields that are due go while somebody watches their hash, too.
+#[test]
+fn fields_of_a_watched_hash_expire() {
+    in_all_modes(|_, server| {
+        let (mut client, mut other) = (server.client(), server.client());
+        client.integer("MIDI.HSET h f v g w");
+        other.run("MIDI.HPEXPIRE h 300 FIELDS 1 f");
+        client.ok("WATCH h");
+        wait_until("the field is removed", || other.integer("MIDI.HLEN h") == 1);
+        assert!(!exec(&mut client));
+    });
+}
+
 #[test]
 fn every_kind_of_change_is_seen() {
     let changes: &[(&str, &[&str])] = &[

@@ -7,10 +7,10 @@ use crate::command::Error;
 use crate::engine::Engine;
 use crate::engine::call::{Call, Taking};
 use crate::engine::jobs::Progress;
-use crate::engine::ledger::{Gates, Ledger, Scope};
+use crate::engine::ledger::{Gates, Ledger, Scope, Search};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{EXPIRY_TICK, SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
+use crate::limits::{BUCKETS_PER_VICTIM, EXPIRY_TICK, SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
 use crate::store::Store;
 
 /// Before a command that may need memory, which holds this shard: evicts keys of the shard if
@@ -64,11 +64,10 @@ fn evict_in(
     let share = ledger.eviction.share(scope, ledger.shards.count());
     for _ in 0..VICTIMS_PER_WRITE {
         let is_enough = bytes_in(held, scope) <= share || !ledger.eviction.evicts(scope);
-        if is_enough || !ledger.evict_one(slot, shard, held, scope) {
+        if is_enough || !matches!(ledger.evict_one(slot, shard, held, scope), Search::Freed) {
             break;
         }
     }
-    announce_evicted(ledger, slot);
 }
 
 /// Whether this thread may evict now.
@@ -81,12 +80,6 @@ fn may_evict(ledger: &Ledger, slot: &ThreadSlot) -> bool {
     is_open
         && !ledger.admission.gates().has(Gates::LOG_FULL.and(Gates::NOTIFICATIONS))
         && !slot.locked().is_some_and(|locked| ledger.shards.is_in_unit(locked))
-}
-
-fn announce_evicted(ledger: &Ledger, slot: &ThreadSlot) {
-    if ledger.notifications.is_listening() {
-        ledger.announce_notifications(slot);
-    }
 }
 
 /// After a command of the main thread: evicts from any shard if writes have brought more than
@@ -110,7 +103,10 @@ fn evict_far_above(ledger: &Ledger, slot: &ThreadSlot) {
     for step in 0..ledger.shards.count() {
         let shard = ledger.shards.drawn(first.wrapping_add(step));
         let Some(mut held) = ledger.shards.take(shard, Taking::MAIN) else { continue };
-        while left > 0 && held.bytes() > share && ledger.evict_one(slot, shard, &mut held, scope) {
+        while left > 0
+            && held.bytes() > share
+            && matches!(ledger.evict_one(slot, shard, &mut held, scope), Search::Freed)
+        {
             left -= 1;
         }
         ledger.release(slot, shard, held);
@@ -118,7 +114,6 @@ fn evict_far_above(ledger: &Ledger, slot: &ThreadSlot) {
             break;
         }
     }
-    announce_evicted(ledger, slot);
 }
 
 /// The memory of the keys of a shard that a limit concerns.
@@ -129,12 +124,30 @@ fn bytes_in(store: &Store, scope: Scope) -> i64 {
     }
 }
 
+/// Searches after which all keys of a shard that a limit concerns have been looked at twice, the
+/// second time without having been used. Even of sparse tables one looks at more keys than these.
+fn searches_of(store: &Store, scope: Scope) -> usize {
+    const KEYS_PER_SEARCH: i64 = BUCKETS_PER_VICTIM as i64 / 4;
+    let keys = match scope {
+        Scope::All => store.keys(),
+        Scope::Database(db) => store.census(db).keys,
+    };
+    (2 + keys / KEYS_PER_SEARCH) as usize
+}
+
 /// A worker's way through the shards. It goes through all of them, not only through its own: other
 /// workers may sleep.
 pub(super) struct Evicting {
     next: u32,
+    /// Searches in the next shard so far that have found nothing.
+    searched: usize,
     /// Shards since the last one in which something was evicted.
     in_vain: u32,
+    /// Of the limits that are exceeded, it sees to the one of this number, modulo how many they
+    /// are.
+    turn: usize,
+    /// How many of them, one after the other, had nothing that may go.
+    stuck: usize,
     /// When it looks again after it has found nothing.
     next_try: Instant,
 }
@@ -142,16 +155,25 @@ pub(super) struct Evicting {
 impl Evicting {
     /// Begins at a shard of the worker's own.
     pub(super) fn new(worker: usize) -> Self {
-        Evicting { next: worker as u32, in_vain: 0, next_try: Instant::now() }
+        Evicting {
+            next: worker as u32,
+            searched: 0,
+            in_vain: 0,
+            turn: 0,
+            stuck: 0,
+            next_try: Instant::now(),
+        }
     }
 
     /// One slice. It is done if nothing is to be evicted.
     pub(super) fn slice(&mut self, engine: &Engine, slot: &ThreadSlot, now: Instant) -> Progress {
-        if !engine.ledger.eviction.is_on() {
+        let eviction = &engine.ledger.eviction;
+        if !eviction.is_on() {
             return Progress::Done;
         }
         engine.ledger.look_at_memory(slot);
-        let Some(scope) = engine.ledger.eviction.exceeded().next() else {
+        let exceeded = eviction.exceeded().count();
+        let Some(scope) = eviction.exceeded().nth(self.turn % exceeded.max(1)) else {
             // Of two threads that add up at once the slower one may have closed the gate again.
             if engine.gates().has(Gates::EVICTING) {
                 engine.ledger.add_up_memory();
@@ -161,39 +183,65 @@ impl Evicting {
         if !may_evict(&engine.ledger, slot) || now < self.next_try {
             return Progress::Done;
         }
-        let progress = self.evict(engine, slot, scope);
-        announce_evicted(&engine.ledger, slot);
+        let mut progress = self.evict(engine, slot, scope);
+        if self.in_vain > 2 * engine.shards().count() {
+            // What is left may not go now.
+            eviction.found_nothing(scope);
+            self.stuck += 1;
+            if self.stuck >= exceeded {
+                (self.stuck, self.next_try) = (0, now + EXPIRY_TICK);
+                progress = Progress::Done;
+            }
+            self.begin_next();
+        } else if self.in_vain == 0 {
+            self.stuck = 0;
+            self.begin_next();
+        }
         engine.ledger.add_up_memory();
         progress
+    }
+
+    /// The next limit has its turn.
+    fn begin_next(&mut self) {
+        (self.in_vain, self.searched) = (0, 0);
+        self.turn = self.turn.wrapping_add(1);
     }
 
     fn evict(&mut self, engine: &Engine, slot: &ThreadSlot, scope: Scope) -> Progress {
         let (start, count) = (Instant::now(), engine.shards().count());
         let goes_on = || engine.ledger.eviction.evicts(scope) && start.elapsed() < SLICE;
         let mut progress = Progress::Blocked;
-        while goes_on() {
+        while goes_on() && self.in_vain <= 2 * count {
             let shard = self.next % count;
-            self.next = shard + 1;
-            let Some(mut held) = engine.shards().try_take_long(shard) else { continue };
+            self.next = shard;
+            let Some(mut held) = engine.shards().try_take_long(shard) else {
+                (self.next, self.searched) = (shard + 1, 0);
+                continue;
+            };
             progress = Progress::More;
             // Where no shard above its share has a key that may go, the others have.
             let is_first_round = self.in_vain < count;
             let floor = if is_first_round { engine.ledger.eviction.share(scope, count) } else { 0 };
-            self.in_vain += 1;
+            let (mut freed, most) = (false, searches_of(&held, scope));
             while bytes_in(&held, scope) > floor && goes_on() {
-                if !engine.ledger.evict_one(slot, shard, &mut held, scope) {
-                    break;
+                match engine.ledger.evict_one(slot, shard, &mut held, scope) {
+                    Search::Freed => (freed, self.searched) = (true, 0),
+                    Search::NotYet if self.searched < most => self.searched += 1,
+                    _ => break,
                 }
+            }
+            let is_unfinished = self.searched > 0 && !goes_on();
+            engine.ledger.release(slot, shard, held);
+            if freed {
                 self.in_vain = 0;
             }
-            engine.ledger.release(slot, shard, held);
-        }
-        if self.in_vain > 2 * count {
-            // What is left may not go now.
-            self.in_vain = 0;
-            self.next_try = start + EXPIRY_TICK;
-            engine.ledger.eviction.found_nothing(scope);
-            return Progress::Done;
+            if is_unfinished {
+                break;
+            }
+            (self.next, self.searched) = (shard + 1, 0);
+            if !freed {
+                self.in_vain += 1;
+            }
         }
         progress
     }

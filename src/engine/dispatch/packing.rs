@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::jobs::Progress;
 use crate::engine::ledger::Gates;
 use crate::limits::{EXPIRY_PER_TICK, EXPIRY_TICK, SLICE};
-use crate::store::{Store, arena_usage, give_up_chunks};
+use crate::store::{PackPosition, Store, arena_usage, give_up_chunks};
 
 /// How often a worker looks for room that is not needed.
 const PACKING_EVERY: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub(super) struct Packing {
     /// Shards still to visit in this pass.
     shards: VecDeque<u32>,
     db: u32,
-    position: usize,
+    position: PackPosition,
     next_pass: Instant,
     tick_ends: Instant,
     /// The time left in this tick.
@@ -34,7 +34,7 @@ impl Packing {
         Packing {
             shards: VecDeque::new(),
             db: 0,
-            position: 0,
+            position: PackPosition::default(),
             next_pass: now + PACKING_EVERY,
             tick_ends: now,
             left: Duration::ZERO,
@@ -71,7 +71,7 @@ impl Packing {
             return false;
         }
         self.shards = engine.shards().owned_by(worker).collect();
-        (self.db, self.position) = (0, 0);
+        (self.db, self.position) = (0, PackPosition::default());
         true
     }
 
@@ -84,7 +84,7 @@ impl Packing {
             progress = true;
             if self.pack_shard(&mut held, start) {
                 self.shards.pop_front();
-                (self.db, self.position) = (0, 0);
+                (self.db, self.position) = (0, PackPosition::default());
             }
             engine.shards().let_go(shard, held);
             if start.elapsed() > SLICE {
@@ -99,12 +99,12 @@ impl Packing {
     fn pack_shard(&mut self, store: &mut Store, start: Instant) -> bool {
         while let Some(db) = store.next_db(self.db) {
             if db != self.db {
-                (self.db, self.position) = (db, 0);
+                (self.db, self.position) = (db, PackPosition::default());
             }
             if !store.db(db).pack(&mut self.position, &mut || start.elapsed() < SLICE) {
                 return false;
             }
-            (self.db, self.position) = (db + 1, 0);
+            (self.db, self.position) = (db + 1, PackPosition::default());
         }
         true
     }

@@ -139,7 +139,10 @@ impl Engine {
         shards.sort_unstable();
         shards.dedup();
         let held = self.shards().take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
-        self.ledger.begin_group(slot);
+        // Without a token the mode may change before the end; nor is there anything to be logged.
+        if !held.is_empty() {
+            self.ledger.begin_group(slot);
+        }
         let mut holding = Holding { engine: self, slot, held };
         if holding.is_for_main(calls) {
             holding.let_go();
@@ -228,10 +231,9 @@ impl Holding<'_> {
 
     /// Releases the shards.
     pub fn let_go(self) {
-        if self.engine.ledger.notifications.is_listening() {
-            self.engine.ledger.announce_notifications(self.slot);
+        if !self.held.is_empty() {
+            self.engine.ledger.end_group(self.slot);
         }
-        self.engine.ledger.end_group(self.slot);
         self.engine.ledger.release_many(self.slot, self.held);
     }
 }

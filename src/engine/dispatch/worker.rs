@@ -160,7 +160,7 @@ impl<'a> Worker<'a> {
         progress |= evicted == Progress::More;
         let packed = self.packing.slice(self.engine, self.number, self.now);
         progress |= packed == Progress::More;
-        self.announce_tail(!progress && self.tail_since.is_some());
+        self.announce(!progress && self.tail_since.is_some());
         if progress || self.stopped {
             self.serve(Duration::ZERO);
             return self.breathe();
@@ -207,16 +207,17 @@ impl<'a> Worker<'a> {
                 let turn = port.turn(wait);
                 self.now = turn.began;
                 port.awake();
-                self.announce_tail(turn.had_events);
+                self.announce(turn.had_events);
             }
         }
         queue.inbox.awake();
     }
 
-    /// Tells the main thread of a tail that this worker has begun. While it gathers, it does so
-    /// only after [`GATHERED_FOR`].
-    fn announce_tail(&mut self, gathers: bool) {
+    /// Tells the main thread of notifications, and of a tail that this worker has begun. While it
+    /// gathers for a tail, it does so only after [`GATHERED_FOR`].
+    fn announce(&mut self, gathers: bool) {
         if !self.slot.log.announces() {
+            self.engine.ledger.announce_notifications();
             self.tail_since = None;
             return;
         }
@@ -232,7 +233,7 @@ impl<'a> Worker<'a> {
             Some(port) => port.turn(wait).began,
             None => Instant::now(),
         };
-        self.announce_tail(false);
+        self.announce(false);
     }
 
     fn accept(&mut self, message: Message) {

@@ -375,8 +375,10 @@ impl RunningPart {
             }
         }
         if let PartStage::Reply(reply) = std::mem::replace(&mut self.stage, PartStage::Ended) {
-            let seen = self.common.seen.load(Ordering::Relaxed);
-            if self.common.job.owner.door == JobDoor::Host && seen > engine.ledger.log.logged() {
+            let (seen, log) = (self.common.seen.load(Ordering::Relaxed), &engine.ledger.log);
+            // The main thread answers once the host has it, and tells of nothing undone.
+            let waits = seen > log.logged() || log.is_undone(seen);
+            if self.common.job.owner.door == JobDoor::Host && waits {
                 engine.context().send_to_main(ForMain::Finish(seen, reply));
             } else {
                 reply.finish();

@@ -6,7 +6,7 @@
 //! the clients that watch.
 
 use super::Ledger;
-use super::eviction::Scope;
+use super::eviction::{Scope, Search};
 use super::gates::Gates;
 use super::notifications::Notification;
 use crate::command::{Event, Events, LoggedAs};
@@ -111,24 +111,26 @@ impl Ledger {
         self.key_ended(account.slot, watched, at.db, key, done.expired, done.changed);
     }
 
-    /// Evicts a key of a held shard for this limit; one that is due first of all. False if none was
-    /// found.
+    /// Evicts a key of a held shard for this limit; one that is due first of all.
     pub(in crate::engine) fn evict_one(
         &self,
         slot: &ThreadSlot,
         shard: u32,
         store: &mut Store,
         scope: Scope,
-    ) -> bool {
+    ) -> Search {
+        let victims = self.victims(scope, shard);
         let db = match scope {
             Scope::Database(db) => db,
-            Scope::All => store.drawn_db(fastrand::u64(..)),
+            Scope::All => store.drawn_db(fastrand::u64(..), victims.volatile),
         };
         let before = store.census(db).bytes;
-        let is_done = self.expire_some(slot, store, db)
-            || self.evict_by_policy(slot, store, db, self.victims(scope, shard));
+        let search = match self.expire_some(slot, store, db) {
+            true => Search::Freed,
+            false => self.evict_by_policy(slot, store, db, victims),
+        };
         self.eviction.note_freed(db, before - store.census(db).bytes);
-        is_done
+        search
     }
 
     fn victims(&self, scope: Scope, shard: u32) -> Victims {
@@ -156,12 +158,14 @@ impl Ledger {
         store: &mut Store,
         db: u32,
         victims: Victims,
-    ) -> bool {
+    ) -> Search {
         let (table, watched) = store.db_and_watched(db);
         // A worker may not change what clients of the host watch.
         let mut keep = |key: &[u8]| !slot.is_main() && watched.concerns(db, key);
-        let Evicted::Entry(entry) = table.evict(&self.shards.hasher, victims, &mut keep) else {
-            return false;
+        let entry = match table.evict(&self.shards.hasher, victims, &mut keep) {
+            Evicted::Entry(entry) => entry,
+            Evicted::NotYet => return Search::NotYet,
+            Evicted::Nothing => return Search::Nothing,
         };
         slot.book(db, table.take_gained());
         slot.evicted.add(1);
@@ -176,7 +180,7 @@ impl Ledger {
             store.log.is_changed = true;
             self.note_removed(slot, db, entry);
         }
-        true
+        Search::Freed
     }
 
     /// Where the changes of a command are counted.
@@ -246,9 +250,6 @@ impl Ledger {
         let gained = table.take_gained();
         store.log.is_changed |= is_changed;
         slot.book(db, gained);
-        if gained.expired > 0 && self.notifications.is_listening() {
-            self.announce_notifications(slot);
-        }
         done && self.expire_fields(slot, store, db, horizon, more)
     }
 
@@ -291,12 +292,7 @@ impl Ledger {
     ) -> Option<R> {
         held.table(db)?;
         let account = Account::new(slot, false);
-        let (seen, done) =
-            self.edit_key(account, held, self.shards.key_at(db, key), key, now, look);
-        if done.expired && self.notifications.is_listening() {
-            self.announce_notifications(slot);
-        }
-        Some(seen)
+        Some(self.edit_key(account, held, self.shards.key_at(db, key), key, now, look).0)
     }
 
     /// Leaves a notification. The shard is still held.
@@ -316,9 +312,13 @@ impl Ledger {
         }
     }
 
-    /// Notifications without a completion: the main thread must be woken for them.
-    pub(in crate::engine) fn announce_notifications(&self, slot: &ThreadSlot) {
-        if !slot.is_main() {
+    /// Wakes the main thread for notifications; at the end of a worker's turn. A tail, which the
+    /// main thread is woken for when enough has been gathered, has them sent, too.
+    pub(in crate::engine) fn announce_notifications(&self) {
+        if self.notifications.are_waiting()
+            && self.log.is_tail_empty()
+            && self.notifications.must_wake()
+        {
             self.context().outside.wake_main();
         }
     }
@@ -410,7 +410,8 @@ impl Ledger {
     }
 
     /// Removes fields of a held shard's database that are due, bit by bit. True when all are gone,
-    /// but for those of keys that clients of the host watch: these wait for the main thread.
+    /// but for those of keys that clients of the host watch: these wait until the main thread has
+    /// notified the host.
     pub(super) fn expire_fields(
         &self,
         slot: &ThreadSlot,
@@ -426,14 +427,14 @@ impl Ledger {
         for key in &keys {
             let at = self.shards.key_at(db, key);
             let waits = !slot.is_main() && store.watched.concerns(db, key);
+            if waits {
+                self.announce_change(db, key);
+            }
             if waits || !goes_on {
                 store.db(db).note_parts(at.hash, key);
             } else {
                 goes_on = self.expire_fields_of(slot, store, at, key, horizon, more);
             }
-        }
-        if !keys.is_empty() && self.notifications.is_listening() {
-            self.announce_notifications(slot);
         }
         are_found && goes_on
     }
@@ -448,27 +449,25 @@ impl Ledger {
         horizon: UnixMs,
         more: &mut dyn FnMut() -> bool,
     ) -> bool {
-        let (now, account) = (Now::at(horizon), Account::new(slot, false));
+        let (now, account, mut position) = (Now::at(horizon), Account::new(slot, false), 0);
         loop {
             let mut done = Done::keeping(self.keeping());
             let mut edit =
                 Edit::new(store.db(at.db), &self.shards.hasher, at.hash, key, &now, &mut done);
-            let (count, is_there) = (edit.remove_due_fields(), edit.is_there());
+            let (count, is_done) = edit.remove_due_fields(&mut position);
+            let is_there = edit.is_there();
             drop(edit);
             if done.is_anything() {
                 self.end_edit(account, store, at, || key, &mut done);
             }
-            if count == 0 {
-                return true;
-            }
-            if self.notifications.is_listening() {
+            if count > 0 && self.notifications.is_listening() {
                 self.leave_notification(Author::Nobody, at.db, key, Event::HEXPIRED);
                 if !is_there {
                     self.leave_notification(Author::Nobody, at.db, key, Event::DEL);
                 }
             }
-            if !more() {
-                return false;
+            if is_done || !more() {
+                return is_done;
             }
         }
     }

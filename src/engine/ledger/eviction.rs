@@ -13,14 +13,14 @@
 //! The bytes are those that the tables count, added up over all threads. A thread adds them up each
 //! time that it has changed a small part of the limit.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+mod duel;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 
 use crate::command::Error;
-use crate::limits::{
-    DUEL_FROM_SHARDS, DUEL_HALVED_AT, DUEL_LEADERS, DUEL_LEAST, FAR_ABOVE_PART, SUMMED_PART,
-    SUMMED_RANGE,
-};
+use crate::limits::{DUEL_LEADERS, FAR_ABOVE_PART, SUMMED_PART, SUMMED_RANGE};
 use crate::store::{First, Victims};
+use duel::{Duel, LFU_SHARE, LRU_SHARE};
 
 /// What is evicted: the values of `midi.maxmemory-policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,15 +90,6 @@ impl Policy {
     }
 }
 
-/// The share of keys on probation with which a table acts as LFU does, in percent.
-const LFU_SHARE: u8 = 10;
-/// The share with which it does what LRU is for: what was used last stays. With 90 % it is closer
-/// to LRU in what it evicts, and finds less than LRU does: a key's place in a round is random.
-const LRU_SHARE: u8 = 50;
-
-/// The shares of the leaders of the duel.
-const LEADERS: [u8; 2] = [LFU_SHARE, LRU_SHARE];
-
 /// The limit as it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -122,6 +113,16 @@ pub(in crate::engine) enum Scope {
     All,
     /// Those of this database.
     Database(u32),
+}
+
+/// What came of the search for a key to evict.
+pub(in crate::engine) enum Search {
+    /// At least one key is gone.
+    Freed,
+    /// None was found yet: see [`Evicted`](crate::store::Evicted).
+    NotYet,
+    /// There is none.
+    Nothing,
 }
 
 /// The keys that one limit concerns.
@@ -335,7 +336,9 @@ impl Eviction {
 
     /// Workers have gone through all shards for this limit and found nothing that may go now.
     pub(in crate::engine) fn found_nothing(&self, scope: Scope) {
-        self.is_stuck.store(scope == Scope::All, Relaxed);
+        if scope == Scope::All {
+            self.is_stuck.store(true, Relaxed);
+        }
     }
 
     /// Deducts what was evicted from a database.
@@ -375,54 +378,6 @@ impl Eviction {
     }
 }
 
-/// Which share of probation suits the load: in every [`DUEL_LEADERS`] shards one has the small one,
-/// and one the large one. The others follow whichever of the two gets fewer new keys, because that
-/// misses less.
-#[derive(Default)]
-struct Duel {
-    new_keys: [AtomicU64; 2],
-    /// Which leader the others follow.
-    follows: AtomicU8,
-}
-
-impl Duel {
-    fn share(&self, shard: u32, shards: u32) -> u8 {
-        if shards < DUEL_FROM_SHARDS {
-            return LRU_SHARE;
-        }
-        let leader = match shard % DUEL_LEADERS {
-            leader @ (0 | 1) => leader as usize,
-            _ => usize::from(self.follows.load(Relaxed)) % 2,
-        };
-        LEADERS[leader]
-    }
-
-    #[cold]
-    fn note(&self, leader: u32) {
-        let count = self.new_keys[leader as usize].fetch_add(1, Relaxed) + 1;
-        if count.is_multiple_of(64) {
-            self.judge();
-        }
-    }
-
-    /// Follows the better leader if the difference is no accident: above three standard deviations.
-    fn judge(&self) {
-        let [small, large] = [0, 1].map(|leader: usize| self.new_keys[leader].load(Relaxed));
-        let sum = small + large;
-        if sum < DUEL_LEAST {
-            return;
-        }
-        if small.abs_diff(large).pow(2) > 9 * sum {
-            self.follows.store(u8::from(large < small), Relaxed);
-        }
-        // What is long past counts less.
-        if sum >= DUEL_HALVED_AT {
-            self.new_keys[0].store(small / 2, Relaxed);
-            self.new_keys[1].store(large / 2, Relaxed);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,22 +390,6 @@ mod tests {
             assert_eq!(policy.evicts(), name != "noeviction");
         }
         assert_eq!(Policy::named("allkeys-LRU"), None);
-    }
-
-    #[test]
-    fn the_others_follow_the_leader_that_misses_less() {
-        let duel = Duel::default();
-        let shares = || [0, 1, 2, 31].map(|shard| duel.share(shard, 1024));
-        assert_eq!(shares(), [10, 50, 10, 10]);
-        (0..2000).for_each(|_| duel.note(0));
-        (0..1500).for_each(|_| duel.note(1));
-        assert_eq!(shares(), [10, 50, 50, 50]);
-        // A difference that may be an accident changes nothing.
-        (0..510).for_each(|_| duel.note(1));
-        assert_eq!(shares(), [10, 50, 50, 50]);
-        (0..20_000).for_each(|_| duel.note(1));
-        assert_eq!(shares(), [10, 50, 10, 10]);
-        assert_eq!(duel.share(0, 16), 50, "too few shards for leaders");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! While a client listens, a thread that changes a key leaves its notifications before it releases
 //! the shard, in the order of the changes. The main thread passes them to the host while it holds
-//! no token, because the host may then call midi's commands.
+//! no token, because the host may then call midi's commands. A worker wakes it at the end of its
+//! turn, once for all.
 //!
 //! If changes come faster than it can send them, writes on the ports wait, jobs that write pause,
 //! and keys expire later. The main thread itself never waits: it sends its own notifications after
@@ -47,6 +48,8 @@ pub struct Notifications {
     listening: AtomicBool,
     tracked: AtomicBool,
     waiting: Inbox<Notification>,
+    /// Whether the main thread has been woken for what is in `waiting`.
+    announced: AtomicBool,
     /// Those taken out of `waiting`, oldest first. Not crossbeam's queue: only one thread has them.
     unsent: Mutex<VecDeque<Notification>>,
     /// How many have been sent so far.
@@ -107,7 +110,7 @@ impl Notifications {
     pub fn next(&self, _: Locked<'_>) -> Option<Notification> {
         let mut unsent = self.unsent.lock();
         if unsent.is_empty() {
-            *unsent = self.waiting.take();
+            *unsent = self.take_waiting();
         }
         let notification = unsent.pop_front()?;
         self.told.fetch_add(1, Ordering::Relaxed);
@@ -119,8 +122,19 @@ impl Notifications {
     /// [`Notifications::sent`] reaches this number.
     pub fn so_far(&self, _: Locked<'_>) -> u64 {
         let mut unsent = self.unsent.lock();
-        unsent.extend(self.waiting.take());
+        unsent.extend(self.take_waiting());
         self.sent() + unsent.len() as u64
+    }
+
+    fn take_waiting(&self) -> VecDeque<Notification> {
+        // AcqRel: what was left before a thread found this set is taken now.
+        self.announced.swap(false, Ordering::AcqRel);
+        self.waiting.take()
+    }
+
+    /// Whether the main thread must be woken for those that wait: true once until it takes them.
+    pub(in crate::engine) fn must_wake(&self) -> bool {
+        self.are_waiting() && !self.announced.swap(true, Ordering::AcqRel)
     }
 
     /// How many notifications have been sent.
@@ -138,8 +152,41 @@ impl Notifications {
         let weight = notification.weight();
         // Counted first: the thread that takes it must find it counted.
         let before = self.weight.fetch_add(weight, Ordering::Relaxed);
-        // The main thread takes them with every completion.
+        // Woken at the end of the turn, if this is a worker.
         let _ = self.waiting.push(notification);
         before + weight >= NOTIFICATIONS_MAX_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::LOCKED;
+
+    #[test]
+    fn the_main_thread_is_woken_once_for_all_that_wait() {
+        let notifications = Notifications::default();
+        let add = || {
+            let key = b"k"[..].into();
+            notifications.add(Notification {
+                author: Author::Nobody,
+                db: 0,
+                key,
+                event: Event::SET,
+            })
+        };
+        assert!(!notifications.must_wake());
+        for _ in 0..2 {
+            add();
+            assert!(notifications.must_wake());
+            add();
+            assert!(!notifications.must_wake());
+            assert!(notifications.next(LOCKED).is_some());
+            assert!(notifications.next(LOCKED).is_some());
+        }
+        add();
+        assert_eq!(notifications.so_far(LOCKED), 5);
+        add();
+        assert!(notifications.must_wake(), "this one may not be sent with the others");
     }
 }

@@ -80,33 +80,35 @@ impl Edit<'_> {
     }
 
     /// Removes fields that were due before the [horizon](super::super::Now::horizon), a few
-    /// hundred at most; the key goes with its last field. Returns how many.
-    pub fn remove_due_fields(&mut self) -> usize {
+    /// hundred at most; the key goes with its last field. A large hash is looked at from
+    /// `*position` on, 0 at first. Returns how many were removed, and whether no other is due.
+    pub fn remove_due_fields(&mut self, position: &mut usize) -> (usize, bool) {
         let (horizon, mut due) = (self.now.horizon(), Vec::new());
-        let Some(found) = self.found() else { return 0 };
+        let Some(found) = self.found() else { return (0, true) };
         match Fields::of(self.table.entry(found)) {
             Ok(fields @ Fields::Small(_)) => {
                 let is_due = |field: &FieldRef<'_>| field.expire_at.is_some_and(|at| at < horizon);
                 let names: Vec<Box<[u8]>> =
                     fields.iter().filter(is_due).map(|field| field.name.into()).collect();
-                names.iter().filter(|name| self.remove_field(name)).count()
+                (names.iter().filter(|name| self.remove_field(name)).count(), true)
             }
             Ok(Fields::Large(_)) => {
-                let is_empty = self.table.change_other(found, |entry| {
-                    change::remove_due(entry, horizon, &mut |field| due.push(field))
+                let is_done = self.table.change_other(found, |entry| {
+                    change::remove_due(entry, horizon, position, &mut |field| due.push(field))
                 });
+                let left = Fields::of(self.table.entry(found)).map_or(0, |fields| fields.len());
                 let count = due.len();
                 for field in due {
                     let kind = self.kind_of(field.key(), About::Field);
                     self.done.keep(|| Before::FieldWas(field));
                     self.apply(kind, |_| ());
                 }
-                if is_empty {
+                if left == 0 {
                     self.remove();
                 }
-                count
+                (count, is_done || left == 0)
             }
-            Err(WrongType) => 0,
+            Err(WrongType) => (0, true),
         }
     }
 

@@ -5,6 +5,8 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::shape::{HAS_EXPIRY, Shape};
 use super::{Entry, NO_STRING, REFERENCE, TIMED_HASH, TYPE};
@@ -17,6 +19,18 @@ pub(in crate::store) trait Referred: Any + Send + Sync {
 
     /// Not later than when the first part of it expires.
     fn parts_due(&self) -> UnixMs;
+
+    /// [`Table::pack`](crate::store::Table::pack) for its parts: from `*position` on, 0 at first
+    /// and when all are done. Only for the holder of the shard.
+    fn pack(&self, position: &mut usize, more: &mut dyn FnMut() -> bool) -> bool;
+}
+
+/// How many references there are in the process.
+static REFERENCES: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any entry of the process refers to something.
+pub(in crate::store) fn any_reference() -> bool {
+    REFERENCES.load(Relaxed) > 0
 }
 
 /// A reference as it stands in a block: one of those that the [`Arc`] counts.
@@ -56,6 +70,7 @@ impl Entry {
         let place = entry.place_of_address();
         // SAFETY: the value's bytes have room for it.
         unsafe { place.write_unaligned(Arc::into_raw(referred)) };
+        REFERENCES.fetch_add(1, Relaxed);
         entry
     }
 
@@ -86,6 +101,7 @@ impl Entry {
         if self.flags() & REFERENCE != 0 {
             // SAFETY: the address is that of an Arc, to which the other entry refers.
             unsafe { Arc::increment_strong_count(self.address()) };
+            REFERENCES.fetch_add(1, Relaxed);
         }
     }
 
@@ -94,6 +110,7 @@ impl Entry {
     pub(super) fn drop_reference(&mut self) {
         // SAFETY: as above; the entry's own reference ends here.
         unsafe { Arc::decrement_strong_count(self.address()) };
+        REFERENCES.fetch_sub(1, Relaxed);
     }
 
     /// The memory of what the entry refers to, in bytes.
@@ -126,6 +143,21 @@ impl Entry {
                 block.first_chunk().map_or(UnixMs::MAX, |due| UnixMs::from_le_bytes(*due))
             }
             OtherValue::Block(_) => UnixMs::MAX,
+        }
+    }
+
+    /// Has what the entry refers to packed; see [`Referred::pack`].
+    pub(in crate::store) fn pack_parts(
+        &self,
+        position: &mut usize,
+        more: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        if self.flags() & REFERENCE == 0 {
+            return true;
+        }
+        match self.other_value() {
+            OtherValue::Reference(referred) => referred.pack(position, more),
+            OtherValue::Block(_) => true,
         }
     }
 

@@ -132,13 +132,16 @@ pub fn remove(entry: &mut Entry, name: &[u8]) -> Option<Entry> {
     Some(removed)
 }
 
-/// Removes some fields of a large hash that were due before `horizon`. True if it has no more.
-pub fn remove_due(entry: &mut Entry, horizon: UnixMs, removed: &mut dyn FnMut(Entry)) -> bool {
+/// Removes some fields of a large hash that were due before `horizon`; see
+/// [`LargeHash::remove_due`].
+pub fn remove_due(
+    entry: &mut Entry,
+    horizon: UnixMs,
+    position: &mut usize,
+    removed: &mut dyn FnMut(Entry),
+) -> bool {
     match Fields::of_entry(entry) {
-        Ok(Fields::Large(large)) => {
-            large.remove_due(horizon, removed);
-            large.table().is_empty()
-        }
-        _ => false,
+        Ok(Fields::Large(large)) => large.remove_due(horizon, position, removed),
+        _ => true,
     }
 }

@@ -134,14 +134,20 @@ impl LargeHash {
         });
     }
 
-    /// Removes some fields that were due before `horizon`, a segment of the table at most.
-    pub(in crate::store) fn remove_due(&self, horizon: UnixMs, removed: &mut dyn FnMut(Entry)) {
+    /// Removes some fields that were due before `horizon`, a segment of the table at most; see
+    /// [`Table::remove_due`].
+    pub(in crate::store) fn remove_due(
+        &self,
+        horizon: UnixMs,
+        position: &mut usize,
+        removed: &mut dyn FnMut(Entry),
+    ) -> bool {
         self.change(|table, hasher| {
-            table.remove_due(hasher, horizon, &mut 0, &mut || false, &mut |field| {
+            table.remove_due(hasher, horizon, position, &mut || false, &mut |field| {
                 self.pins.after_removal(hasher, &field);
                 removed(field);
-            });
-        });
+            })
+        })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = FieldRef<'_>> {
@@ -194,6 +200,10 @@ impl Referred for LargeHash {
 
     fn parts_due(&self) -> UnixMs {
         self.table().next_due()
+    }
+
+    fn pack(&self, position: &mut usize, more: &mut dyn FnMut() -> bool) -> bool {
+        self.change(|table, _| table.pack_keys(position, more))
     }
 }
 

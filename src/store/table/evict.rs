@@ -15,7 +15,9 @@
 //! LRU). It is S3-FIFO with hash order in place of its queues: so it needs no lists, and a hand
 //! reads buckets and no entries.
 
-use super::{Entry, KeyHasher, Segment, Table, UnixMs};
+use smallvec::SmallVec;
+
+use super::{Entry, KeyHasher, Table, UnixMs};
 use crate::limits::BUCKETS_PER_VICTIM;
 use crate::store::bucket::SlotMarks;
 use crate::store::segment::BucketSlot;
@@ -194,12 +196,25 @@ impl Table {
         removed.0
     }
 
-    /// Evicts the key with the earliest expiry in the segment where it must be.
+    /// Evicts the key with the earliest expiry, where some are kept one of the earliest.
     fn evict_due(&mut self, hasher: &KeyHasher, keep: &mut dyn FnMut(&[u8]) -> bool) -> Evicted {
-        let by_due = |(_, segment): &(usize, &Segment)| segment.next_due;
-        let Some((at, segment)) = self.segments.iter().enumerate().min_by_key(by_due) else {
-            return Evicted::Nothing;
-        };
+        let mut tried = SmallVec::<[usize; 8]>::new();
+        for _ in 0..BUCKETS_PER_VICTIM {
+            let due = self.segments.iter().map(|segment| segment.next_due).enumerate();
+            let others = due.filter(|(at, due)| *due < UnixMs::MAX && !tried.contains(at));
+            let Some((at, _)) = others.min_by_key(|(_, due)| *due) else { break };
+            if let Some(victim) = self.due_in(at, keep) {
+                return Evicted::Entry(self.take_found(hasher, victim));
+            }
+            tried.push(at);
+        }
+        Evicted::NotYet
+    }
+
+    /// The key of a segment with the earliest expiry; makes its `next_due` exact for when that key
+    /// is gone.
+    fn due_in(&mut self, at: usize, keep: &mut dyn FnMut(&[u8]) -> bool) -> Option<FoundKey> {
+        let segment = &self.segments[at];
         let (mut victim, mut next_due) = (None, UnixMs::MAX);
         for (place, due) in segment.expiring() {
             let is_earlier = victim.is_none_or(|(_, earliest)| due < earliest);
@@ -211,9 +226,7 @@ impl Table {
             }
         }
         self.segments[at].next_due = next_due;
-        let Some((place, _)) = victim else { return Evicted::NotYet };
-        let marks = SlotMarks::EXPIRES;
-        Evicted::Entry(self.take_found(hasher, FoundKey { segment: at, place, marks }))
+        victim.map(|(place, _)| FoundKey { segment: at, place, marks: SlotMarks::EXPIRES })
     }
 }
 

@@ -53,9 +53,6 @@ impl Part for EachPart {
             else {
                 return Progress::Blocked;
             };
-            if slice.engine.ledger.notifications.is_listening() {
-                slice.engine.ledger.announce_notifications(slice.slot);
-            }
             self.count.fetch_add(count, Ordering::Relaxed);
             slice.advance((end - self.next) as u64);
             self.next = end;

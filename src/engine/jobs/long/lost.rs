@@ -65,9 +65,6 @@ impl Part for LostPart {
             let may_write = slice.is_endless() || !engine.ledger.admission.is_closed_to_workers();
             let may_go_on = may_write && self.remove_some(slice, shard, &mut held);
             slice.release(shard, held);
-            if engine.ledger.notifications.is_listening() {
-                engine.ledger.announce_notifications(slice.slot);
-            }
             if !may_go_on {
                 return Progress::Blocked;
             }

@@ -170,21 +170,15 @@ impl PopulatePart {
             table.prefetch(planned.hash);
         }
         let account = Account::new(slice.slot, true);
-        let mut has_notifications = false;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
             let at = KeyAt { shard, db: self.db, hash: planned.hash };
-            let (_, done) =
-                slice.engine.ledger.edit_key(account, &mut held, at, &self.key, now, |edit| {
-                    if !edit.is_there() {
-                        self.args.value(planned.number, &mut self.value);
-                        edit.set(Value::Inline(&self.value), None);
-                    }
-                });
-            has_notifications |= done.expired;
-        }
-        if has_notifications && slice.engine.ledger.notifications.is_listening() {
-            slice.engine.ledger.announce_notifications(slice.slot);
+            slice.engine.ledger.edit_key(account, &mut held, at, &self.key, now, |edit| {
+                if !edit.is_there() {
+                    self.args.value(planned.number, &mut self.value);
+                    edit.set(Value::Inline(&self.value), None);
+                }
+            });
         }
         slice.release(shard, held);
         self.done += run;

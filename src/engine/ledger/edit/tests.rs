@@ -377,16 +377,33 @@ fn set_timed_fields(tested: &Tested, count: usize, value_bytes: usize) {
     tested.engine.ledger.release(slot, at.shard, held);
 }
 
-/// Removes what was due before this, in slices that are over at once.
-fn remove_due(tested: &Tested, horizon: UnixMs) -> UnixMs {
+/// Removes what was due before this, in slices that are over at once or in one. Returns what is due
+/// next.
+fn remove_due(tested: &Tested, horizon: UnixMs, at_once: bool) -> UnixMs {
     let shard = tested.engine.shards().key_at(0, b"h").shard;
     let mut held = tested.engine.shards().take_waiting(LOCKED, shard);
     let slot = tested.engine.main_slot(LOCKED);
     let ledger = &tested.engine.ledger;
-    while !ledger.expire_due(slot, &mut held, 0, horizon, &mut 0, &mut || false) {}
+    let mut slice = || ledger.expire_due(slot, &mut held, 0, horizon, &mut 0, &mut || at_once);
+    while !slice() {
+        assert!(!at_once);
+    }
     let next = held.next_due();
     tested.engine.ledger.release(slot, shard, held);
     next
+}
+
+/// What is due is found behind parts of the table whose fields have been given more time.
+#[test]
+fn due_fields_are_found_behind_those_that_live_longer() {
+    let tested = Tested::new();
+    set_timed_fields(&tested, 2000, 1);
+    for number in (0..2000).filter(|number| number % 400 != 7) {
+        tested.at(Now::at(0), &format!("hpexpireat h {} fields 1 f{number}", 2 * LATER));
+    }
+    remove_due(&tested, LATER, true);
+    assert_eq!(tested.say("hlen h"), "1995");
+    assert_eq!(remove_due(&tested, LATER, true), 2 * LATER);
 }
 
 #[test]
@@ -399,18 +416,18 @@ fn due_fields_are_removed_and_the_key_with_the_last() {
         assert_eq!(tested.say("hlen h"), count.to_string());
         assert_eq!(tested.at(Now::at(DUE + 1), "hget h f0"), "null", "hidden");
         assert_eq!(tested.at(Now::at(DUE + 1), "hlen h"), count.to_string(), "still there");
-        assert_eq!(remove_due(&tested, DUE + 1), DUE + 10, "the next one is known");
+        assert_eq!(remove_due(&tested, DUE + 1, false), DUE + 10, "the next one is known");
         assert_eq!(tested.notifications(), ["h hexpired"]);
         assert_eq!(tested.say("hlen h"), (count - 1).to_string());
         assert_eq!(tested.say("hexists h f1"), "1");
         // A field that is set anew does not expire.
         assert_eq!(tested.say("hset h f1 new"), "0");
-        assert_eq!(remove_due(&tested, LATER), UnixMs::MAX);
+        assert_eq!(remove_due(&tested, LATER, false), UnixMs::MAX);
         assert_eq!(tested.say("hgetall h"), "f1 new");
         assert_eq!(tested.say("hdel h f1"), "1");
         set_timed_fields(&tested, count, value_bytes);
         tested.notifications();
-        assert_eq!(remove_due(&tested, LATER), UnixMs::MAX);
+        assert_eq!(remove_due(&tested, LATER, false), UnixMs::MAX);
         assert_eq!(tested.notifications().last().map(String::as_str), Some("h del"));
         assert_eq!((tested.say("exists h"), tested.books().0), ("0".to_owned(), 0));
     }

@@ -154,7 +154,8 @@ impl Log {
 
     /// The last position that the host has in its log.
     pub fn logged(&self) -> u64 {
-        self.logged.load(Ordering::Relaxed)
+        // Acquire: who sees an undone position here sees it as undone.
+        self.logged.load(Ordering::Acquire)
     }
 
     /// Whether the run of a position that has become safe was taken back instead of logged: its
@@ -181,7 +182,7 @@ impl Log {
         self.last_undone.store(last, Ordering::Relaxed);
         self.bytes.fetch_sub(runs.iter().map(|published| published.bytes).sum(), Ordering::Relaxed);
         // A thread that sees the position as safe sees it as undone: `safe` is raised later.
-        self.logged.store(last, Ordering::Relaxed);
+        self.logged.store(last, Ordering::Release);
     }
 
     /// Whether replies to reads wait until what they saw is safe.
@@ -315,7 +316,7 @@ impl Log {
             self.tail.lock().put_back(vec![refused]);
             return Ok((false, position));
         }
-        self.logged.store(position, Ordering::Relaxed);
+        self.logged.store(position, Ordering::Release);
         let (bytes, text_bytes) = (run.bytes(), run.text.len());
         let mut past = self.past.lock();
         past.counts.add(1, 1, text_bytes, Duration::ZERO);
@@ -361,7 +362,7 @@ impl Log {
             self.tail.lock().put_back(batch);
             return (false, last);
         }
-        self.logged.store(last, Ordering::Relaxed);
+        self.logged.store(last, Ordering::Release);
         let bytes = batch.iter().map(|published| published.bytes).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         // Workers try for this lock: so it is taken late.

@@ -114,7 +114,7 @@ impl World {
                 self.model.retain(|_, (_, expiry)| expiry.is_none_or(|at| at >= time));
                 // Some segments at a time, of which some may have none that is due.
                 for _ in 0..1000 {
-                    self.edit(self.key, |edit| edit.remove_due_fields());
+                    self.edit(self.key, |edit| edit.remove_due_fields(&mut 0));
                     if self.len() == self.model.len() {
                         break;
                     }

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::store::table::Segment;
 use crate::store::{KeyHash, Value};
 
 const LRU: Victims = Victims { volatile: false, first: First::Unused(90) };
@@ -135,6 +136,21 @@ fn kept_keys_stay() {
         assert_eq!(cache.table.len(), 1, "{victims:?}");
         assert!(cache.table.next_due() <= 901);
     }
+}
+
+/// Where all keys of the segment with the earliest expiry are kept, those of others go.
+#[test]
+fn kept_keys_hide_no_others() {
+    let mut cache = Cache::default();
+    (0..3000).for_each(|n| cache.add(&name(n), Some(1000 + n as i64)));
+    let first = cache.table.segments.iter().min_by_key(|segment| segment.next_due);
+    let kept: HashSet<Vec<u8>> =
+        first.expect("segments").entries().map(|entry| entry.key().to_vec()).collect();
+    for _ in kept.len()..3000 {
+        let evicted = cache.table.evict(&cache.hasher, DUE, &mut |key| kept.contains(key));
+        assert!(matches!(evicted, Evicted::Entry(_)));
+    }
+    assert!(kept.iter().all(|key| cache.has(key)));
 }
 
 /// GETs of keys whose popularity follows Zipf's law, and a SET after each miss: the part of them

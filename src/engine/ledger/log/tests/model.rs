@@ -14,7 +14,7 @@ use crate::engine::ForMain;
 use crate::engine::call::{Outcome, Taking};
 use crate::engine::context::{JobPart, Message};
 use crate::engine::dispatch::{Lines, Panic, Resumed};
-use crate::engine::jobs::Progress;
+use crate::engine::jobs::{JobDoor, Progress};
 use crate::engine::request::{Origin as Waits, Request};
 use crate::engine::{Engine, Gates, Mode, ShardNumbers, Watching};
 use crate::store::{SharedValue, UnixMs};
@@ -84,7 +84,9 @@ pub(super) struct Model {
     pub(super) undone: u64,
     readers: Vec<SharedValue>,
     /// Parts of jobs, with their workers and clients.
-    jobs: VecDeque<(usize, Client, Box<dyn JobPart>)>,
+    pub(super) jobs: VecDeque<(usize, Client, Box<dyn JobPart>)>,
+    /// Where their clients are.
+    pub(super) job_door: JobDoor,
 }
 
 impl Model {
@@ -111,6 +113,7 @@ impl Model {
             undone: 0,
             readers: Vec::new(),
             jobs: VecDeque::new(),
+            job_door: JobDoor::Port,
         };
         model.rewrite();
         model
@@ -221,7 +224,7 @@ impl Model {
     }
 
     fn queue(&mut self, db: u32, line: &Line) {
-        let (engine, before, client) = (&self.engine, self.last(), Client::default());
+        let (engine, before, client) = (&self.engine, self.last(), Client::of(self.job_door));
         let (slot, worker) = (engine.worker_slot(0), 1);
         engine.ledger.books.book_queued(slot, usize::MAX).expect("no limit");
         let request = with_call(engine, db, line, |call| {

@@ -278,13 +278,19 @@ pub(super) fn with_call<R>(
     })
 }
 
-/// A client of a port: where the positions go that its job's reply waits for.
-#[derive(Clone, Default)]
-pub(super) struct Client(pub(super) Arc<Mutex<Answer>>);
+/// A client: where the positions go that its job's reply waits for.
+#[derive(Clone)]
+pub(super) struct Client(pub(super) Arc<Mutex<Answer>>, JobDoor);
+
+impl Client {
+    pub(super) fn of(door: JobDoor) -> Self {
+        Client(Arc::default(), door)
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Answer {
-    transcript: Transcript,
+    pub(super) transcript: Transcript,
     pub(super) waits_for: u64,
     /// The last position that the job has taken.
     pub(super) must_wait_for: u64,
@@ -297,10 +303,7 @@ impl PortClient for Client {
     }
 
     fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
-        (
-            JobOwner { db, door: JobDoor::Port, ..JobOwner::default() },
-            Box::new(JobAnswer::of(*self)),
-        )
+        (JobOwner { db, door: self.1, ..JobOwner::default() }, Box::new(JobAnswer::of(*self)))
     }
 }
 
