@@ -127,6 +127,16 @@ impl Ledger {
         changes: &mut Changes,
         change: impl FnOnce(&mut Store) -> R,
     ) -> R {
+        // What edits that change nothing for clients have left to be booked.
+        for &db in databases {
+            if store.table(db).is_none() {
+                continue;
+            }
+            let gained = store.db(db).take_gained();
+            if gained != Census::default() {
+                self.books.main_slot(locked).book(db, gained);
+            }
+        }
         // Keys that exist before or after the change: they come, go, or are others then.
         let mut watched: BTreeSet<_> =
             self.watched_in(locked, store, databases).into_iter().collect();

@@ -393,6 +393,28 @@ fn remove_due(tested: &Tested, horizon: UnixMs, at_once: bool) -> UnixMs {
     next
 }
 
+/// Drawing a key's number changes nothing for clients, and takes memory.
+#[test]
+fn the_memory_of_numbers_goes_with_their_database() {
+    for line in ["flushall", "swapdb 0 1"] {
+        let tested = Tested::new();
+        tested.say("set k v");
+        let at = tested.engine.shards().key_at(0, b"k");
+        let mut held = tested.engine.shards().take_waiting(LOCKED, at.shard);
+        let (ledger, slot) = (&tested.engine.ledger, tested.engine.main_slot(LOCKED));
+        ledger.edit_key(Account::new(slot, false), &mut held, at, b"k", &Now::at(0), |edit| {
+            edit.number(|| 7)
+        });
+        ledger.release(slot, at.shard, held);
+        tested.say(line);
+        let held = tested.engine.shards().take_waiting(LOCKED, at.shard);
+        for db in [0, 1] {
+            assert_eq!(ledger.books.bytes_of(db), held.census(db).bytes, "{line}, {db}");
+        }
+        ledger.release(slot, at.shard, held);
+    }
+}
+
 /// What is due is found behind parts of the table whose fields have been given more time.
 #[test]
 fn due_fields_are_found_behind_those_that_live_longer() {
