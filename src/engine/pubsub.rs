@@ -10,7 +10,7 @@
 //! a client is answered when the host has confirmed its subscription. Per name, one request is on
 //! its way at a time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
@@ -98,9 +98,22 @@ pub struct HeardMessage {
     /// The message.
     pub payload: SharedValue,
     unheard: Arc<AtomicUsize>,
+    is_uncounted: AtomicBool,
 }
 
 impl HeardMessage {
+    /// It waits with a client that is not ready for it, and counts there: so one that never is
+    /// does not hold up the others.
+    pub fn waits_with_client(&self) {
+        self.uncount();
+    }
+
+    fn uncount(&self) {
+        if !self.is_uncounted.swap(true, Ordering::Relaxed) {
+            self.unheard.fetch_sub(self.bytes(), Ordering::Relaxed);
+        }
+    }
+
     /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.name.len() + self.channel.len() + self.payload.bytes().len() + size_of::<Self>()
@@ -109,7 +122,7 @@ impl HeardMessage {
 
 impl Drop for HeardMessage {
     fn drop(&mut self) {
-        self.unheard.fetch_sub(self.bytes(), Ordering::Relaxed);
+        self.uncount();
     }
 }
 
@@ -348,6 +361,7 @@ impl PubSub {
             channel: channel.into(),
             payload: SharedValue::new(payload.to_vec()),
             unheard: Arc::clone(&self.unheard),
+            is_uncounted: AtomicBool::new(false),
         };
         self.unheard.fetch_add(message.bytes(), Ordering::Relaxed);
         let list = self.list.lock();
@@ -360,7 +374,6 @@ impl PubSub {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
 
     use super::*;
 

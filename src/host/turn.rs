@@ -20,6 +20,7 @@ use crate::engine::{Engine, ForMain, Locked};
 /// Sends what `pool` gathered, and answers completed requests. Between commands.
 pub fn turn(locked: Locked<'_>) {
     let engine = &*instance().engine;
+    engine.ledger.notifications.turn_begins(locked);
     engine.send_batch(locked);
     engine.ledger.tell_announced(locked);
     USERS.refresh(locked);

@@ -26,12 +26,21 @@ impl DelayedFlushes {
         self.count.store(when.len(), Ordering::Relaxed);
     }
 
-    /// A database that is to be emptied now.
-    pub fn due(&self, now: UnixMs) -> Option<u32> {
+    /// A database that was to be emptied then is empty, or will not be emptied.
+    pub fn is_over(&self, db: u32, at: UnixMs) {
+        let mut when = self.when.lock();
+        if when.get(&db) == Some(&at) {
+            when.remove(&db);
+        }
+        self.count.store(when.len(), Ordering::Relaxed);
+    }
+
+    /// A database that is to be emptied now, and since when.
+    pub fn due(&self, now: UnixMs) -> Option<(u32, UnixMs)> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let when = self.when.lock();
-        when.iter().find(|&(_, &at)| at <= now).map(|(&db, _)| db)
+        when.iter().find(|&(_, &at)| at <= now).map(|(&db, &at)| (db, at))
     }
 }

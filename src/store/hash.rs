@@ -52,7 +52,9 @@ impl SharedKeyHash {
     }
 }
 
-/// Hashes keys with a random seed of this process, so that no client can choose keys that collide.
+/// Hashes keys with a random seed of this process, so that no client can choose keys that collide
+/// without looking: the cursors of SCAN tell parts of hashes, from which a client that may call it
+/// could learn the seed.
 #[derive(Clone, Default)]
 pub struct KeyHasher(RandomState);
 

@@ -315,14 +315,16 @@ impl Segment {
         self.next_due = next_due;
     }
 
-    /// How many order values fall into one bucket.
+    /// How many order values fall into one bucket. A segment that had to outgrow its order values
+    /// has buckets that are no key's home.
     fn bucket_width(&self) -> u64 {
-        1 << (32 - self.depth - self.bucket_bits)
+        let order_bits = 32 - self.depth;
+        1 << (order_bits - self.bucket_bits.min(order_bits))
     }
 
     /// The first order value of the bucket that `order` falls into.
     pub(super) fn bucket_start(&self, order: u32) -> u32 {
-        self.start + (self.home(order) as u64 * self.bucket_width()) as u32
+        order & !(self.bucket_width() - 1) as u32
     }
 
     /// One past the last order value of the bucket that `order` falls into.

@@ -541,7 +541,14 @@ fn a_noisy_database_pays_for_itself() {
 /// writes are refused, and do not wait for ever.
 #[test]
 fn what_may_not_go_holds_nobody_up() {
-    let server = limited(Mode::Adaptive, "volatile-lru");
+    for (policy, shards) in [("volatile-lru", 1024), ("volatile-lru", 1), ("volatile-ttl", 1)] {
+        what_may_not_go(policy, shards);
+    }
+}
+
+fn what_may_not_go(policy: &str, shards: usize) {
+    let limit = format!("shards {shards} maxmemory {LIMIT} maxmemory-policy {policy}");
+    let server = Mode::Adaptive.builder().with_port().load(&limit).start();
     let mut port = server.midi_client();
     let names: Vec<String> = (0..100).map(|n| format!("key:{n}")).collect();
     assert_eq!(fill(Door::Port, &mut port, 0..100, 200, &["EX", "1000"]), [""; 0]);

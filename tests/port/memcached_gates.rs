@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::common::certificates::trusting;
 use crate::common::linear::{Operation, explain_by_key};
@@ -125,6 +126,12 @@ fn a_flush_may_come_later() {
     assert_eq!(said, "STORED\nOK\nVALUE a 0 1\nx\nEND\nVALUE a 0 1\nx\nEND\n");
     wait_until("the replica has it", || other.lines("get a\n") != "END\n");
     assert_eq!(client.lines("flush_all 1\n"), "OK\n");
+    // Refused when its time comes, it comes later.
+    let mut host = master.server.client();
+    host.ok("CONFIG SET min-replicas-to-write 2");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_ne!(client.lines("get a\n"), "END\n");
+    host.ok("CONFIG SET min-replicas-to-write 0");
     wait_until("it is flushed", || client.lines("get a\n") == "END\n");
     wait_until("the replica, too", || other.lines("get a\n") == "END\n");
     assert_eq!(client.lines("set b 0 0 1\nx\n"), "STORED\n");

@@ -223,5 +223,28 @@ fn a_user_needs_the_rights_for_what_a_flag_does() {
         let said = client.lines(sent);
         assert!(said.starts_with("SERVER_ERROR NOPERM "), "{sent}: {said}");
     }
+    // Flags that do more than their command.
+    for (rights, refused) in [("+getset", "mg a N10 T10\n"), ("+incrby", "ma n T10\nma n N10\n")] {
+        let midis = rights.replace('+', "+midi.");
+        host.call(&["ACL", "SETUSER", "some", "reset", "on", ">pass", "~*", rights, &midis]);
+        host.ok("MIDI.SET n 1");
+        let mut client = server.client();
+        client.send(b"set x 0 0 9\r\nsome pass\r\n");
+        assert_eq!(client.read_until("\r\n"), "STORED\r\n");
+        for sent in refused.split_inclusive('\n') {
+            let said = client.lines(sent);
+            assert!(said.starts_with("SERVER_ERROR NOPERM "), "{sent}: {said}");
+        }
+        let allowed = if rights == "+getset" { "mg a N10\n" } else { "ma n\n" };
+        assert_eq!(client.lines(allowed), "HD\n");
+    }
+    // A `set` that is too large removes what it should have replaced, with the rights of SET.
+    host.call(&["ACL", "SETUSER", "some", "reset", "on", ">pass", "~*", "+set", "+midi.set"]);
+    let mut client = server.client();
+    client.send(b"set x 0 0 9\r\nsome pass\r\n");
+    assert_eq!(client.read_until("\r\n"), "STORED\r\n");
+    let large = format!("set a 0 0 2000000\n{}\n", "v".repeat(2_000_000));
+    assert_eq!(client.lines(&large), "SERVER_ERROR object too large for cache\n");
+    assert_eq!(host.integer("MIDI.EXISTS a"), 0);
     host.call(&["CONFIG", "SET", "requirepass", ""]);
 }

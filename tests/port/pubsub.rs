@@ -290,6 +290,30 @@ fn who_does_not_read_costs_its_own_connection() {
     assert!(ported.client().info_number("midi", "midi_net_closed_for_limits") >= 1);
 }
 
+/// What waits with clients that are amid another reply, as long as it takes, holds up nobody else.
+#[test]
+fn who_waits_for_a_reply_holds_up_no_other() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let waiting = ["a", "b"].map(|channel| {
+        let mut client = ported.client().resp3();
+        client.run(&format!("SUBSCRIBE {channel}"));
+        client.send_line("WAIT 1 0");
+        client
+    });
+    let mut publisher = ported.client();
+    let text = "x".repeat(1_000_000);
+    for _ in 0..20 {
+        for channel in ["a", "b"] {
+            assert_eq!(publisher.call(&["PUBLISH", channel, &text]), Value::Integer(1));
+        }
+    }
+    let mut other = ported.client();
+    other.run("SUBSCRIBE c");
+    assert_eq!(publisher.integer("PUBLISH c m"), 1);
+    assert_eq!(message(other.read()), ["message", "c", "m"]);
+    drop(waiting);
+}
+
 #[test]
 fn publishing_waits_for_the_end_of_a_pause() {
     let ported = Ported::start(Mode::Adaptive.builder().config("appendonly yes"));

@@ -454,6 +454,7 @@ fn count_of(cx: &OneKey<'_>, flags: &MetaFlags<'_>) -> Result<Result<u64, &'stat
 
 /// `mc-me key flags [known]`: what memcached's `me` tells, as far as there is such a thing.
 fn debug(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.string()?;
     let Some(number) = number_of(cx, 3)? else {
         reply.simple("EN");
         return Ok(());

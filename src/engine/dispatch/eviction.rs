@@ -3,11 +3,13 @@
 
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use crate::command::Error;
 use crate::engine::Engine;
 use crate::engine::call::{Call, Taking};
 use crate::engine::jobs::Progress;
-use crate::engine::ledger::{Gates, Ledger, Scope, Search};
+use crate::engine::ledger::{Eviction, Gates, Ledger, Scope, Search};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{BUCKETS_PER_VICTIM, EXPIRY_TICK, SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
@@ -143,13 +145,10 @@ pub(super) struct Evicting {
     searched: usize,
     /// Shards since the last one in which something was evicted.
     in_vain: u32,
-    /// Of the limits that are exceeded, it sees to the one of this number, modulo how many they
-    /// are.
-    turn: usize,
-    /// How many of them, one after the other, had nothing that may go.
-    stuck: usize,
-    /// When it looks again after it has found nothing.
-    next_try: Instant,
+    /// The limit that it sees to.
+    scope: Scope,
+    /// Limits for which nothing may go, and when it looks again.
+    resting: SmallVec<[(Scope, Instant); 2]>,
 }
 
 impl Evicting {
@@ -159,9 +158,8 @@ impl Evicting {
             next: worker as u32,
             searched: 0,
             in_vain: 0,
-            turn: 0,
-            stuck: 0,
-            next_try: Instant::now(),
+            scope: Scope::All,
+            resting: SmallVec::new(),
         }
     }
 
@@ -172,48 +170,51 @@ impl Evicting {
             return Progress::Done;
         }
         engine.ledger.look_at_memory(slot);
-        let exceeded = eviction.exceeded().count();
-        let Some(scope) = eviction.exceeded().nth(self.turn % exceeded.max(1)) else {
+        if eviction.exceeded().next().is_none() {
             // Of two threads that add up at once the slower one may have closed the gate again.
             if engine.gates().has(Gates::EVICTING) {
                 engine.ledger.add_up_memory();
             }
             return Progress::Done;
-        };
-        if !may_evict(&engine.ledger, slot) || now < self.next_try {
+        }
+        if !may_evict(&engine.ledger, slot) || !self.choose(eviction, now) {
             return Progress::Done;
         }
-        let mut progress = self.evict(engine, slot, scope);
+        let progress = self.evict(engine, slot);
         if self.in_vain > 2 * engine.shards().count() {
             // What is left may not go now.
-            eviction.found_nothing(scope);
-            self.stuck += 1;
-            if self.stuck >= exceeded {
-                (self.stuck, self.next_try) = (0, now + EXPIRY_TICK);
-                progress = Progress::Done;
-            }
-            self.begin_next();
-        } else if self.in_vain == 0 {
-            self.stuck = 0;
-            self.begin_next();
+            eviction.found_nothing(self.scope);
+            self.resting.push((self.scope, now + EXPIRY_TICK));
+            (self.in_vain, self.searched) = (0, 0);
         }
         engine.ledger.add_up_memory();
         progress
     }
 
-    /// The next limit has its turn.
-    fn begin_next(&mut self) {
-        (self.in_vain, self.searched) = (0, 0);
-        self.turn = self.turn.wrapping_add(1);
+    /// Goes on with its limit while it searches; else takes the next one that is exceeded. False if
+    /// all of these rest.
+    fn choose(&mut self, eviction: &Eviction, now: Instant) -> bool {
+        self.resting.retain(|(_, until)| now < *until);
+        let rests = |scope: &Scope| self.resting.iter().any(|(resting, _)| resting == scope);
+        let open: SmallVec<[Scope; 4]> =
+            eviction.exceeded().filter(|scope| !rests(scope)).collect();
+        let at = open.iter().position(|scope| *scope == self.scope);
+        if at.is_some() && self.in_vain + self.searched as u32 > 0 {
+            return true;
+        }
+        let Some(&scope) = open.get(at.map_or(0, |at| (at + 1) % open.len())) else {
+            return false;
+        };
+        (self.scope, self.in_vain, self.searched) = (scope, 0, 0);
+        true
     }
 
-    fn evict(&mut self, engine: &Engine, slot: &ThreadSlot, scope: Scope) -> Progress {
-        let (start, count) = (Instant::now(), engine.shards().count());
+    fn evict(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+        let (start, count, scope) = (Instant::now(), engine.shards().count(), self.scope);
         let goes_on = || engine.ledger.eviction.evicts(scope) && start.elapsed() < SLICE;
         let mut progress = Progress::Blocked;
         while goes_on() && self.in_vain <= 2 * count {
             let shard = self.next % count;
-            self.next = shard;
             let Some(mut held) = engine.shards().try_take_long(shard) else {
                 (self.next, self.searched) = (shard + 1, 0);
                 continue;
@@ -230,18 +231,17 @@ impl Evicting {
                     _ => break,
                 }
             }
-            let is_unfinished = self.searched > 0 && !goes_on();
             engine.ledger.release(slot, shard, held);
             if freed {
                 self.in_vain = 0;
             }
-            if is_unfinished {
+            if self.searched > 0 && !goes_on() {
+                // It goes on here.
+                self.next = shard;
                 break;
             }
             (self.next, self.searched) = (shard + 1, 0);
-            if !freed {
-                self.in_vain += 1;
-            }
+            self.in_vain += u32::from(!freed);
         }
         progress
     }

@@ -9,6 +9,7 @@ use super::Ledger;
 use crate::command::record::Record;
 use crate::engine::call::Taking;
 use crate::engine::counters::Census;
+use crate::engine::slot::ThreadSlot;
 use crate::store::{Remains, Store, Table};
 use crate::sync::Locked;
 
@@ -127,16 +128,7 @@ impl Ledger {
         changes: &mut Changes,
         change: impl FnOnce(&mut Store) -> R,
     ) -> R {
-        // What edits that change nothing for clients have left to be booked.
-        for &db in databases {
-            if store.table(db).is_none() {
-                continue;
-            }
-            let gained = store.db(db).take_gained();
-            if gained != Census::default() {
-                self.books.main_slot(locked).book(db, gained);
-            }
-        }
+        book_gained(self.books.main_slot(locked), store, databases);
         // Keys that exist before or after the change: they come, go, or are others then.
         let mut watched: BTreeSet<_> =
             self.watched_in(locked, store, databases).into_iter().collect();
@@ -146,5 +138,19 @@ impl Ledger {
         watched.extend(self.watched_in(locked, store, databases));
         self.databases_changed(locked, &mut store.watched, databases, watched);
         result
+    }
+}
+
+/// Books what edits that change nothing for clients have left in these databases, before the
+/// databases themselves change.
+pub(super) fn book_gained(slot: &ThreadSlot, store: &mut Store, databases: &[u32]) {
+    for &db in databases {
+        if store.table(db).is_none() {
+            continue;
+        }
+        let gained = store.db(db).take_gained();
+        if gained != Census::default() {
+            slot.book(db, gained);
+        }
     }
 }

@@ -48,7 +48,7 @@ pub struct Notifications {
     listening: AtomicBool,
     tracked: AtomicBool,
     waiting: Inbox<Notification>,
-    /// Whether the main thread has been woken for what is in `waiting`.
+    /// Whether the main thread has been woken since its last turn began.
     announced: AtomicBool,
     /// Those taken out of `waiting`, oldest first. Not crossbeam's queue: only one thread has them.
     unsent: Mutex<VecDeque<Notification>>,
@@ -110,7 +110,7 @@ impl Notifications {
     pub fn next(&self, _: Locked<'_>) -> Option<Notification> {
         let mut unsent = self.unsent.lock();
         if unsent.is_empty() {
-            *unsent = self.take_waiting();
+            *unsent = self.waiting.take();
         }
         let notification = unsent.pop_front()?;
         self.told.fetch_add(1, Ordering::Relaxed);
@@ -122,17 +122,19 @@ impl Notifications {
     /// [`Notifications::sent`] reaches this number.
     pub fn so_far(&self, _: Locked<'_>) -> u64 {
         let mut unsent = self.unsent.lock();
-        unsent.extend(self.take_waiting());
+        unsent.extend(self.waiting.take());
         self.sent() + unsent.len() as u64
     }
 
-    fn take_waiting(&self) -> VecDeque<Notification> {
-        // AcqRel: what was left before a thread found this set is taken now.
-        self.announced.swap(false, Ordering::AcqRel);
-        self.waiting.take()
+    /// The main thread begins a turn, in which it looks whether any wait.
+    pub fn turn_begins(&self, _: Locked<'_>) {
+        if self.announced.load(Ordering::Relaxed) {
+            // AcqRel: what was left before a thread found it set is seen in this turn.
+            self.announced.swap(false, Ordering::AcqRel);
+        }
     }
 
-    /// Whether the main thread must be woken for those that wait: true once until it takes them.
+    /// Whether the main thread must be woken for those that wait: true once until its next turn.
     pub(in crate::engine) fn must_wake(&self) -> bool {
         self.are_waiting() && !self.announced.swap(true, Ordering::AcqRel)
     }
@@ -181,12 +183,17 @@ mod tests {
             assert!(notifications.must_wake());
             add();
             assert!(!notifications.must_wake());
-            assert!(notifications.next(LOCKED).is_some());
-            assert!(notifications.next(LOCKED).is_some());
+            notifications.turn_begins(LOCKED);
+            while notifications.next(LOCKED).is_some() {}
         }
+        // A worker ends its turn while the main thread has some of them already.
         add();
+        notifications.turn_begins(LOCKED);
         assert_eq!(notifications.so_far(LOCKED), 5);
+        assert!(notifications.must_wake());
+        assert!(notifications.next(LOCKED).is_some());
+        notifications.turn_begins(LOCKED);
         add();
-        assert!(notifications.must_wake(), "this one may not be sent with the others");
+        assert!(notifications.must_wake());
     }
 }

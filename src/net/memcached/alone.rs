@@ -38,7 +38,7 @@ fn is_put_off(caller: &MemcachedCaller<'_>) -> bool {
 /// Runs one call by itself. Returns where it ends; 0 if it has not run.
 pub(super) fn run_alone(caller: &mut MemcachedCaller<'_>, planned: &Planned<'_>) -> usize {
     let call = planned.call(caller.engine(), caller.session.access.db, limits(caller));
-    let fails = run_call(caller, call, planned.rights, planned.key(), planned.answered);
+    let fails = run_call(caller, call, &planned.rights, planned.key(), planned.answered);
     if is_put_off(caller) {
         return 0;
     }
@@ -54,7 +54,7 @@ pub(super) fn run_alone(caller: &mut MemcachedCaller<'_>, planned: &Planned<'_>)
 fn run_call(
     caller: &mut MemcachedCaller<'_>,
     mut call: Call<'_>,
-    rights: usize,
+    rights: &[usize],
     key: &[u8],
     answered: Wording,
 ) -> bool {
@@ -79,10 +79,11 @@ fn run_call(
     fails
 }
 
-/// The error for a call that the user may not make: it needs the rights of this row.
-fn refusal(caller: &MemcachedCaller<'_>, call: &Call<'_>, rights: usize) -> Option<Vec<u8>> {
+/// The error for a call that the user may not make: it needs the rights of these rows.
+fn refusal(caller: &MemcachedCaller<'_>, call: &Call<'_>, rights: &[usize]) -> Option<Vec<u8>> {
     let key = [call.args.get(0), call.args.get(1)];
-    denied(caller, rights, &Args::new(&key[..call.args.len().min(2)]))
+    let args = Args::new(&key[..call.args.len().min(2)]);
+    rights.iter().find_map(|&row| denied(caller, row, &args))
 }
 
 /// The error for a user without the rights of this row.
@@ -145,7 +146,7 @@ fn flush_all(caller: &mut MemcachedCaller<'_>, delay: i32, end: usize, is_silent
     let answered = Wording { form: ReplyForm::Said, is_silent };
     let at = expires_at(delay, clock());
     if at.is_some() {
-        let refused = refusal(caller, &call, FLUSHDB).or_else(|| refusal_of_gate(caller, &call));
+        let refused = refusal(caller, &call, &[FLUSHDB]).or_else(|| refusal_of_gate(caller, &call));
         let is_refused = refused.is_some();
         let mut reply = MemcachedReply::of_one(caller.output, b"", answered);
         match refused {
@@ -157,7 +158,7 @@ fn flush_all(caller: &mut MemcachedCaller<'_>, delay: i32, end: usize, is_silent
         }
         return end;
     }
-    if !run_call(caller, call, FLUSHDB, b"", answered) && !is_put_off(caller) {
+    if !run_call(caller, call, &[FLUSHDB], b"", answered) && !is_put_off(caller) {
         caller.worker.shared.flushes.set(caller.session.access.db, None);
     }
     if is_put_off(caller) { 0 } else { end }

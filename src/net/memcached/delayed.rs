@@ -17,7 +17,7 @@ pub fn flush_due(worker: &PortWorker) {
     if worker.number != 0 {
         return;
     }
-    while let Some(db) = worker.shared.flushes.due(clock()) {
+    while let Some((db, at)) = worker.shared.flushes.due(clock()) {
         let mut call = Call {
             command: FLUSHDB,
             args: Args::new(&[b"flushdb"]),
@@ -29,11 +29,13 @@ pub fn flush_due(worker: &PortWorker) {
         };
         let mut flush = DelayedFlush { said: Transcript::default(), is_held_up: false };
         worker.engine().run(worker.slot(), &mut call, &mut flush);
-        if flush.is_held_up {
+        // No master any more: the new one knows nothing of it.
+        let is_refused = |error: &[u8]| !error.starts_with(b"READONLY ");
+        if flush.is_held_up || flush.said.first_error().is_some_and(is_refused) {
             // The gates will open.
             return;
         }
-        worker.shared.flushes.set(db, None);
+        worker.shared.flushes.is_over(db, at);
     }
 }
 

@@ -73,8 +73,8 @@ pub(super) const fn number(name: &str) -> usize {
 pub struct Planned<'i> {
     /// The row that runs.
     pub command: usize,
-    /// The row whose rights the user needs.
-    pub rights: usize,
+    /// The rows whose rights the user needs.
+    pub rights: ArrayVec<usize, 2>,
     /// Its arguments; the key is number 1.
     pub args: ArrayVec<&'i [u8], ARGUMENTS>,
     /// How it is answered.
@@ -96,7 +96,7 @@ impl<'i> Planned<'i> {
         (end, is_silent): (usize, bool),
     ) -> Self {
         let args = args.into_iter().collect();
-        let answered = Wording { form, is_silent };
+        let (answered, rights) = (Wording { form, is_silent }, [rights].into_iter().collect());
         Planned { command, rights, args, answered, is_no_use: false, end, keys: None }
     }
 
@@ -125,7 +125,7 @@ impl<'i> Planned<'i> {
             }
             MemcachedRequest::TooLarge(Some((key, false)), _) => {
                 let silent = (end, true);
-                Planned::new((rows.del, rows.del), [b"del", key], ReplyForm::Deleted, silent)
+                Planned::new((rows.del, rows.set), [b"del", key], ReplyForm::Deleted, silent)
             }
             _ => return None,
         })
@@ -145,7 +145,7 @@ impl<'i> Planned<'i> {
     fn meta(rows: &ItemRows, meta: MetaRequest<'i>, ends: (usize, bool)) -> Self {
         let MetaRequest { command, key, flags, value, .. } = meta;
         let (numbers, name): (_, &[u8]) = match command {
-            // It returns what was there, and may set a value.
+            // It returns what was there, and may set a value, or its expiry.
             MetaCommand::Get if flags.has(b'N') => ((rows.mg_vivify, rows.getset), b"mc-mg"),
             MetaCommand::Get if flags.has(b'T') => ((rows.mg_renew, rows.getex), b"mc-mg"),
             MetaCommand::Get => ((rows.mg_renew, rows.get), b"mc-mg"),
@@ -166,6 +166,15 @@ impl<'i> Planned<'i> {
         } else {
             Planned::new(numbers, [name, key, flags.text()], ReplyForm::Said, ends)
         };
+        match command {
+            MetaCommand::Get if flags.has(b'N') && flags.has(b'T') => {
+                planned.rights.push(rows.getex);
+            }
+            MetaCommand::Count if flags.has(b'N') || flags.has(b'T') => {
+                planned.rights.push(rows.expireat);
+            }
+            _ => {}
+        }
         planned.is_no_use = command == MetaCommand::Get && flags.has(b'u');
         planned
     }

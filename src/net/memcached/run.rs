@@ -213,7 +213,10 @@ fn goes(caller: &MemcachedCaller<'_>, planned: &Planned<'_>) -> bool {
     session.access.plain
         && !planned.is_no_use
         && engine.ledger.gate(Intent::OfPort(COMMANDS[planned.command].flags)) == Gate::Go
-        && session.access.may(engine, planned.rights, &planned.args_of_rights())
+        && planned
+            .rights
+            .iter()
+            .all(|&row| session.access.may(engine, row, &planned.args_of_rights()))
 }
 
 /// Runs calls that go together; returns where the last one that ran ends.

@@ -49,7 +49,7 @@ pub enum Evicted {
     /// None was found among the buckets that one call may look at. The next call goes on behind
     /// them.
     NotYet,
-    /// The table has no key that may be evicted.
+    /// The table has no key that may be evicted, or for [`First::Due`] none among the earliest.
     Nothing,
 }
 
@@ -196,7 +196,8 @@ impl Table {
         removed.0
     }
 
-    /// Evicts the key with the earliest expiry, where some are kept one of the earliest.
+    /// Evicts the key with the earliest expiry, where some are kept one of the earliest. To search
+    /// again would find no other.
     fn evict_due(&mut self, hasher: &KeyHasher, keep: &mut dyn FnMut(&[u8]) -> bool) -> Evicted {
         let mut tried = SmallVec::<[usize; 8]>::new();
         for _ in 0..BUCKETS_PER_VICTIM {
@@ -208,7 +209,7 @@ impl Table {
             }
             tried.push(at);
         }
-        Evicted::NotYet
+        Evicted::Nothing
     }
 
     /// The key of a segment with the earliest expiry; makes its `next_due` exact for when that key

@@ -238,6 +238,23 @@ fn grows_at_once_to_the_expected_size_but_not_far_beyond_what_is_there() {
     assert_eq!(segments_with(0, 257), (2, 2 * 32 * 64));
 }
 
+/// Only keys whose hashes begin alike make it have more buckets than order values.
+#[test]
+fn a_segment_that_outgrew_its_order_is_scanned() {
+    let hasher = KeyHasher::default();
+    let hash = hasher.hash(b"k");
+    let start = hash.order() & !0b11;
+    let mut segment = Segment::new(start, 30, 5);
+    let entry = Entry::new(b"k", Value::Inline(b"v"), None);
+    let marks = SlotMarks::of_new(&entry);
+    segment.insert(hash, (entry, marks));
+    let (mut at, mut seen) = (u64::from(start), 0);
+    while at < segment.end() {
+        at = segment.visit_bucket(&hasher, at as u32, &mut |_| seen += 1);
+    }
+    assert_eq!((at, seen), (segment.end(), 1));
+}
+
 /// Where a key has passed a full bucket, or two have one tag, a look-up in steps may not know.
 #[test]
 fn most_keys_are_found_at_their_home() {

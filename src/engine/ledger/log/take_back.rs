@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use super::super::Ledger;
+use super::super::databases::book_gained;
 use super::{Change, ChangeOfAll, OpenRun};
 use crate::command::Event;
 use crate::engine::call::Author;
@@ -144,6 +145,7 @@ impl Ledger {
         change: impl FnOnce(&mut Store),
     ) {
         let Some(store) = all.store_mut(shard) else { return };
+        book_gained(slot, store, databases);
         let before: Vec<Census> = databases.iter().map(|&db| store.census(db)).collect();
         let count = |store: &Store, gained| {
             let tables = databases.iter().filter_map(|&db| Some((db, store.table(db)?)));
