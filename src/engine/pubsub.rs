@@ -102,13 +102,9 @@ pub struct HeardMessage {
 }
 
 impl HeardMessage {
-    /// It waits with a client that is not ready for it, and counts there: so one that never is
-    /// does not hold up the others.
-    pub fn waits_with_client(&self) {
-        self.uncount();
-    }
-
-    fn uncount(&self) {
+    /// It no longer counts as unheard: it waits with a client, whose own limit counts it, so that a
+    /// client that is never ready for it does not hold up the others.
+    pub fn uncount(&self) {
         if !self.is_uncounted.swap(true, Ordering::Relaxed) {
             self.unheard.fetch_sub(self.bytes(), Ordering::Relaxed);
         }
@@ -374,7 +370,6 @@ impl PubSub {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const KIND: SubscriptionKind = SubscriptionKind::Channel;

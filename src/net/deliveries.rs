@@ -112,7 +112,7 @@ impl Deliveries {
             self.behind.push(connection.key);
         }
         names.waiting_bytes += message.bytes();
-        message.waits_with_client();
+        message.uncount();
         names.waiting.push_back(message);
         let most = service.worker.engine().settings().port.pubsub_hard.load(Ordering::Relaxed);
         let is_too_much = most > 0 && names.waiting_bytes > most;

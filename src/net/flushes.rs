@@ -26,8 +26,8 @@ impl DelayedFlushes {
         self.count.store(when.len(), Ordering::Relaxed);
     }
 
-    /// A database that was to be emptied then is empty, or will not be emptied.
-    pub fn is_over(&self, db: u32, at: UnixMs) {
+    /// Forgets a database that was to be emptied then, unless another time has been noted since.
+    pub fn forget(&self, db: u32, at: UnixMs) {
         let mut when = self.when.lock();
         if when.get(&db) == Some(&at) {
             when.remove(&db);

@@ -1,5 +1,6 @@
 //! HRANDFIELD.
 
+use super::live::TRIES;
 use super::{KEY, LiveFields};
 use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
@@ -116,7 +117,7 @@ fn draw_each<'a>(
     wanted: usize,
     taken: &mut dyn FnMut(&FieldRef<'a>) -> bool,
 ) -> Option<Vec<FieldRef<'a>>> {
-    let draws = std::iter::repeat_with(|| fields.draw_once(&mut draw)).take(4 * wanted + 64);
+    let draws = std::iter::repeat_with(|| fields.draw_once(&mut draw)).take(4 * wanted + TRIES);
     let drawn: Vec<_> = draws.flatten().filter(|field| taken(field)).take(wanted).collect();
     (drawn.len() == wanted).then_some(drawn)
 }

@@ -4,7 +4,7 @@ use crate::store::{FieldCursor, FieldRef, Fields, Now, UnixMs};
 
 /// How often a field is drawn before all are looked at: most are there, as those that have expired
 /// are soon removed.
-const TRIES: usize = 64;
+pub(super) const TRIES: usize = 64;
 
 /// The fields of a hash without those whose expiry has passed.
 #[derive(Clone, Copy)]

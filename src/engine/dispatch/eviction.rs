@@ -66,7 +66,7 @@ fn evict_in(
     let share = ledger.eviction.share(scope, ledger.shards.count());
     for _ in 0..VICTIMS_PER_WRITE {
         let is_enough = bytes_in(held, scope) <= share || !ledger.eviction.evicts(scope);
-        if is_enough || !matches!(ledger.evict_one(slot, shard, held, scope), Search::Freed) {
+        if is_enough || ledger.evict_one(slot, shard, held, scope) != Search::Freed {
             break;
         }
     }
@@ -107,7 +107,7 @@ fn evict_far_above(ledger: &Ledger, slot: &ThreadSlot) {
         let Some(mut held) = ledger.shards.take(shard, Taking::MAIN) else { continue };
         while left > 0
             && held.bytes() > share
-            && matches!(ledger.evict_one(slot, shard, &mut held, scope), Search::Freed)
+            && ledger.evict_one(slot, shard, &mut held, scope) == Search::Freed
         {
             left -= 1;
         }
@@ -126,8 +126,8 @@ fn bytes_in(store: &Store, scope: Scope) -> i64 {
     }
 }
 
-/// Searches after which all keys of a shard that a limit concerns have been looked at twice, the
-/// second time without having been used. Even of sparse tables one looks at more keys than these.
+/// How many searches look at every key of a shard that a limit concerns twice: a key that was used
+/// is spared the first time. A generous bound, for sparse tables, too.
 fn searches_of(store: &Store, scope: Scope) -> usize {
     const KEYS_PER_SEARCH: i64 = BUCKETS_PER_VICTIM as i64 / 4;
     let keys = match scope {

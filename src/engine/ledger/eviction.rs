@@ -116,6 +116,7 @@ pub(in crate::engine) enum Scope {
 }
 
 /// What came of the search for a key to evict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Search {
     /// At least one key is gone.
     Freed,

@@ -29,13 +29,12 @@ pub fn flush_due(worker: &PortWorker) {
         };
         let mut flush = DelayedFlush { said: Transcript::default(), is_held_up: false };
         worker.engine().run(worker.slot(), &mut call, &mut flush);
-        // No master any more: the new one knows nothing of it.
-        let is_refused = |error: &[u8]| !error.starts_with(b"READONLY ");
-        if flush.is_held_up || flush.said.first_error().is_some_and(is_refused) {
-            // The gates will open.
+        // A server that is no master any more forgets it; any other gate will open.
+        let comes_later = |error: &[u8]| !error.starts_with(b"READONLY ");
+        if flush.is_held_up || flush.said.first_error().is_some_and(comes_later) {
             return;
         }
-        worker.shared.flushes.is_over(db, at);
+        worker.shared.flushes.forget(db, at);
     }
 }
 

@@ -196,8 +196,8 @@ impl Table {
         removed.0
     }
 
-    /// Evicts the key with the earliest expiry, where some are kept one of the earliest. To search
-    /// again would find no other.
+    /// Evicts the key that expires first, or one of the next if that is kept. If all of the
+    /// earliest are, there is nothing to evict: another search would look at the same keys.
     fn evict_due(&mut self, hasher: &KeyHasher, keep: &mut dyn FnMut(&[u8]) -> bool) -> Evicted {
         let mut tried = SmallVec::<[usize; 8]>::new();
         for _ in 0..BUCKETS_PER_VICTIM {
