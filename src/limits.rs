@@ -431,6 +431,9 @@ pub const SERVED_TOGETHER: usize = 4;
 /// commands; otherwise twice as much as the turn before. It is about what ten turns of other
 /// connections cost besides their commands.
 pub const HEAVY_TURN: Duration = Duration::from_micros(50);
+/// Less if many connections have commands: their part of [`READY_PER_TURN`], down to this, which is
+/// about ten short commands.
+pub const HEAVY_TURN_MIN: Duration = Duration::from_micros(5);
 /// How long a port serves connections that always have more commands before it looks for others;
 /// and as long again those whose turns are long.
 pub const READY_PER_TURN: Duration = Duration::from_millis(1);

@@ -463,7 +463,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.service.turn.now = Instant::now();
         self.release();
         let events = self.happened.len();
-        self.service.turn.divide(events + self.ready.len());
+        self.service.turn.divide(events + self.ready.len(), self.heavy.len());
         if !self.ready.is_empty() {
             self.service.turn.alone.hear_light();
         }

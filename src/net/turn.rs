@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::resp::Transaction;
 use crate::limits::{
-    HEAVY_TURN, LOOKS_AT_CLOCK, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
+    HEAVY_TURN, HEAVY_TURN_MIN, LOOKS_AT_CLOCK, READY_PER_TURN, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
+    SERVED_TOGETHER,
 };
 
 /// What follows for a connection after its turn.
@@ -47,11 +48,12 @@ impl Default for ThisTurn {
 }
 
 impl ThisTurn {
-    /// Divides the time of this turn among this many connections.
-    pub fn divide(&mut self, connections: usize) {
+    /// Divides the time of this turn among this many connections, beside so many heavy ones.
+    pub fn divide(&mut self, connections: usize, heavy: usize) {
         let parts = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
         self.at_once = (SERVED_AT_ONCE / parts).max(SERVED_AT_ONCE_MIN);
-        self.alone.next_turn(self.at_once);
+        let share = READY_PER_TURN / (connections + heavy).max(1) as u32;
+        self.alone.next_turn(self.at_once, share.clamp(HEAVY_TURN_MIN, HEAVY_TURN));
     }
 }
 
@@ -80,6 +82,8 @@ pub struct Alone {
     /// How long a connection may run them in one go: it doubles until other connections have
     /// commands.
     at_once: Duration,
+    /// A turn that takes longer than this is heavy.
+    heavy: Duration,
     /// How long those of the current connection have taken.
     spent: Duration,
     /// When the last of them ended, if nothing else has run since.
@@ -88,14 +92,16 @@ pub struct Alone {
 
 impl Default for Alone {
     fn default() -> Self {
-        Alone { at_once: HEAVY_TURN, spent: Duration::ZERO, ended: None }
+        Alone { at_once: HEAVY_TURN, heavy: HEAVY_TURN, spent: Duration::ZERO, ended: None }
     }
 }
 
 impl Alone {
-    /// A turn of the port begins, in which a connection is served for at most this long.
-    fn next_turn(&mut self, most: Duration) {
+    /// A turn of the port begins, in which a connection is served for at most this long, and is
+    /// heavy if it takes longer than `heavy`.
+    fn next_turn(&mut self, most: Duration, heavy: Duration) {
         self.at_once = (self.at_once * 2).min(most);
+        self.heavy = heavy;
     }
 
     /// A connection with short turns has input: those with long turns must not delay it.
@@ -115,7 +121,7 @@ impl Alone {
 
     /// Whether that took long.
     pub fn is_heavy(&self) -> bool {
-        self.spent > HEAVY_TURN
+        self.spent > self.heavy
     }
 
     /// The start time of a command that runs by itself. If it follows another, it is the end of
@@ -152,17 +158,33 @@ mod tests {
     fn long_turns_are_short_beside_others() {
         let (mut alone, long) = (Alone::default(), SERVED_AT_ONCE * 4);
         for _ in 0..10 {
-            alone.next_turn(long);
+            alone.next_turn(long, HEAVY_TURN);
         }
         assert!(!is_over_after(&mut alone, HEAVY_TURN * 2), "nobody else is there");
         assert!(alone.is_heavy());
         assert!(is_over_after(&mut alone, long));
         alone.hear_light();
         assert!(is_over_after(&mut alone, HEAVY_TURN), "others are");
-        alone.next_turn(long);
+        alone.next_turn(long, HEAVY_TURN);
         assert!(is_over_after(&mut alone, HEAVY_TURN * 2), "or were a moment ago");
         alone.begin();
         assert!(!alone.is_over() && !alone.is_heavy(), "the next connection has its own time");
+    }
+
+    #[test]
+    fn a_turn_is_heavy_at_its_part_of_the_time() {
+        let mut turn = ThisTurn::default();
+        let mut is_heavy = |connections, heavy, spent| {
+            turn.divide(connections, heavy);
+            is_over_after(&mut turn.alone, spent);
+            turn.alone.is_heavy()
+        };
+        let part = READY_PER_TURN / 100;
+        assert!(!is_heavy(1, 0, part * 2), "alone it has the whole");
+        assert!(is_heavy(100, 0, part * 2));
+        assert!(is_heavy(1, 99, part * 2), "those that were heavy count, too");
+        assert!(is_heavy(1, 0, HEAVY_TURN * 2));
+        assert!(!is_heavy(1_000_000, 0, HEAVY_TURN_MIN / 2));
     }
 
     #[test]
