@@ -18,8 +18,8 @@ use crate::command::{Action, COMMANDS, Command, Doors, withdraw};
 use crate::engine::Locked;
 
 /// Commands of the host that the filter must recognise, even if they are renamed.
-const SEEN: [&str; 11] = [
-    "acl", "client", "cluster", "config", "debug", "exec", "failover", "flushall", "save",
+const SEEN: [&str; 12] = [
+    "acl", "client", "cluster", "config", "debug", "exec", "failover", "flushall", "multi", "save",
     "shutdown", "watch",
 ];
 

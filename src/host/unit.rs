@@ -82,6 +82,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         }
         4 if name.eq_ignore_ascii_case(b"sync") => here.backlog.may_come(),
         5 if name.eq_ignore_ascii_case(b"psync") => here.backlog.may_come(),
+        5 if name.eq_ignore_ascii_case(b"multi") => USERS.before_multi(),
         5 if name.eq_ignore_ascii_case(b"debug") => guarded((), || before_debug(command)),
         4 if name.eq_ignore_ascii_case(b"auth") => USERS.before_login(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {

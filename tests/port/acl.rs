@@ -229,7 +229,17 @@ fn no_command_after_the_reply_is_judged_by_old_rules() {
 /// transaction whose EXEC comes later.
 #[test]
 fn a_change_among_many_that_are_none_is_seen() {
-    let ported = ported();
+    a_change_is_seen(&ported(), "MULTI");
+}
+
+/// The same, where transactions begin with another word.
+#[test]
+fn a_change_in_a_renamed_multi_is_seen() {
+    let builder = Mode::Adaptive.builder().config("rename-command MULTI begin");
+    a_change_is_seen(&Ported::start(builder), "begin");
+}
+
+fn a_change_is_seen(ported: &Ported, multi: &str) {
     let (mut admin, mut other) = (ported.host(), ported.host());
     admin.ok("ACL SETUSER u on >u +@all ~*");
     let mut port = ported.client_of("u");
@@ -241,7 +251,7 @@ fn a_change_among_many_that_are_none_is_seen() {
         let change = vec![words(&format!("ACL SETUSER u {rule}"))];
         let said = [none.clone(), change, none.clone()].concat();
         if round % 3 == 0 {
-            admin.ok("MULTI");
+            admin.ok(multi);
             admin.pipeline(&said);
             other.pipeline(&none);
             assert_eq!(port.run("GET k").is_error(), allowed, "round {round}: not yet");

@@ -43,7 +43,7 @@ part! {
         /// A bit for each command, as in [`Commands`].
         judged: [AtomicU64; BITS] = [const { AtomicU64::new(0) }; BITS],
         /// Whether the host's users may have changed since all of them were read.
-        stale: Flag = Flag::new(true),
+        stale: Flag = Flag::new(false),
         /// By client, the commands that the host may wrongly allow. A client's user changes only
         /// with AUTH, HELLO, RESET or EXEC.
         kept: Mutex<Option<HashMap<u64, Commands>>> = Mutex::new(None),
@@ -59,10 +59,12 @@ const BITS: usize = Commands::WORDS;
 
 impl AtDoor {
     /// The users may be about to change: until all have been read, all is judged that this host can
-    /// leave open. Also at load.
+    /// leave open. Also at load. Any client can cause this: a repetition costs little.
     pub fn users_may_change(&self, locked: Locked<'_>) {
-        self.stale.set(true);
-        self.set_judged(self.open_at_most(locked));
+        if !self.stale.get() {
+            self.stale.set(true);
+            self.set_judged(self.open_at_most(locked));
+        }
         self.forget();
     }
 

@@ -7,6 +7,7 @@
 //!                                                    every second, all users
 //! ```
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use midi_module_api as raw;
@@ -32,6 +33,9 @@ part! {
         queued: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new()),
         /// Whether any change may ever have been queued.
         any_queued: Flag = Flag::new(false),
+        /// The client that was last found outside a transaction, if nobody has sent MULTI since:
+        /// the host takes as long to tell as for a short command. Clients' numbers begin at 1.
+        outside: AtomicU64 = AtomicU64::new(0),
         /// When all users were last read.
         last_of_all: Mutex<Option<Instant>> = Mutex::new(None),
     }
@@ -40,7 +44,7 @@ part! {
 impl Changes {
     /// Notes users that may be about to change, now or at an EXEC.
     pub fn note(&self, command: Filtered<'_>, touched: &Touched) {
-        if queues(command) {
+        if self.queues(command) {
             self.note_queued(command.client_id(), touched);
         }
         self.add(touched);
@@ -50,12 +54,31 @@ impl Changes {
     /// user that is noted already costs little.
     pub fn note_one(&self, command: Filtered<'_>, name: &[u8]) {
         let one = || Touched::these([name].into_iter(), UserChange::Changed);
-        if !self.is_queued(command.client_id(), name) && queues(command) {
+        if !self.is_queued(command.client_id(), name) && self.queues(command) {
             self.note_queued(command.client_id(), &one());
         }
         if !self.is_touched(name) {
             self.add(&one());
         }
+    }
+
+    /// Whether the command is, or may be, queued in a transaction.
+    fn queues(&self, command: Filtered<'_>) -> bool {
+        let Some(client) = command.client_id() else { return true };
+        if self.outside.load(Ordering::Relaxed) == client {
+            return false;
+        }
+        // A client that the host does not know queues nothing.
+        let queues = client_flags(client) & raw::REDISMODULE_CLIENTINFO_FLAG_MULTI != 0;
+        if !queues {
+            self.outside.store(client, Ordering::Relaxed);
+        }
+        queues
+    }
+
+    /// A client may be about to begin a transaction.
+    pub fn multi_comes(&self) {
+        self.outside.store(0, Ordering::Relaxed);
     }
 
     /// Whether the latest queued change is this client's and touches this user.
@@ -174,11 +197,4 @@ pub fn touched_by_config(command: Filtered<'_>) -> Option<Touched> {
 fn load_replaces_users() -> bool {
     // SAFETY: filled in at load, and never changed.
     unsafe { raw::RedisModule_AddACLCategory }.is_none()
-}
-
-/// Whether the command is, or may be, queued in a transaction.
-fn queues(command: Filtered<'_>) -> bool {
-    let Some(client) = command.client_id() else { return true };
-    // A client that the host does not know queues nothing.
-    client_flags(client) & raw::REDISMODULE_CLIENTINFO_FLAG_MULTI != 0
 }

@@ -100,6 +100,11 @@ impl Users {
         }
     }
 
+    /// A client may be about to begin a transaction.
+    pub fn before_multi(&self) {
+        self.changes.multi_comes();
+    }
+
     /// An EXEC is about to be executed: a change may have been queued in it.
     pub fn before_exec(&self, command: Filtered<'_>) {
         self.at_door.forget();
