@@ -104,7 +104,7 @@ fn home() -> usize {
 }
 
 /// A block of this many bytes, a size that [`block_bytes`] gives, aligned to [`ALIGN`]. One of a
-/// multiple of 64 bytes that is no larger than a slot is aligned to 64.
+/// power of two, of 64 bytes or more, that is no larger than a slot is aligned to 64.
 #[inline]
 pub(super) fn take(bytes: usize) -> NonNull<u8> {
     if bytes > MAX_SLOT {

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Arena;
 use super::ballast::Ballast;
 use super::chunk::{Chunks, span_of};
-use super::classes::{ALIGN, CLASSES, MAX_SMALL, class_of};
+use super::classes::{ALIGN, CLASSES, MAX_SLOT, MAX_SMALL, block_bytes, class_of};
 use super::leaving::is_leaving;
+use super::system::CHUNK_BYTES;
 
 /// The head of a span.
 pub(super) struct Span {
@@ -90,6 +91,9 @@ impl Span {
     }
 }
 
+/// Unused memory that an arena may have, besides a sixteenth of what is in use.
+const ROOM: usize = 2 * CHUNK_BYTES;
+
 /// What freed slots hold in builds with debug assertions.
 const FREED: u8 = 0xdd;
 
@@ -109,9 +113,9 @@ impl Slots {
     /// A slot of so many bytes, which are those of a class.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize, arena: &'static Arena) -> NonNull<u8> {
-        let class = class_of(bytes);
+        let mut class = class_of(bytes);
         if self.first[class].is_null() {
-            self.add_span(bytes, arena);
+            class = self.make_room(bytes, arena);
         }
         // SAFETY: spans on the lists are those of chunks that are mapped, and `self` alone changes
         // them.
@@ -120,8 +124,30 @@ impl Slots {
         if span.is_full() {
             self.unlink(span);
         }
-        self.note_used(arena, bytes as isize);
+        self.note_used(arena, span.slot_bytes as isize);
         slot
+    }
+
+    /// The class to take a slot of, if its own class has no room: its own, which gets a span, or,
+    /// where much of the arena is unused, a larger one. With blocks of all sizes, a span of each
+    /// class would take 56 MiB.
+    #[cold]
+    fn make_room(&mut self, bytes: usize, arena: &'static Arena) -> usize {
+        let larger = if has_much_room(arena) { self.larger_class(bytes) } else { None };
+        larger.unwrap_or_else(|| {
+            self.add_span(bytes, arena);
+            class_of(bytes)
+        })
+    }
+
+    /// The next larger class with room, by an eighth at most. None for powers of two, whose slots
+    /// are aligned to 64.
+    fn larger_class(&self, bytes: usize) -> Option<usize> {
+        if bytes.is_power_of_two() {
+            return None;
+        }
+        let most = block_bytes(bytes + bytes / 8).min(MAX_SLOT);
+        (class_of(bytes) + 1..=class_of(most)).find(|class| !self.first[*class].is_null())
     }
 
     /// Frees a slot.
@@ -177,7 +203,6 @@ impl Slots {
         self.ballast.follow(used);
     }
 
-    #[cold]
     fn add_span(&mut self, slot_bytes: usize, arena: &'static Arena) {
         // Four units for larger slots, so that what is left over at the end is little.
         let units = if slot_bytes <= MAX_SMALL { 1 } else { 4 };
@@ -225,6 +250,13 @@ impl Slots {
             None => *self.first_of(span) = span.next,
         }
     }
+}
+
+/// Whether the arena has more unused memory than spans need that are not full: those of small
+/// sizes, and of some large ones.
+fn has_much_room(arena: &Arena) -> bool {
+    let used = arena.counts.used.load(Relaxed);
+    arena.counts.chunks.load(Relaxed) * CHUNK_BYTES > used + used / 16 + ROOM
 }
 
 /// The address sanitizer's view of slots, in the builds of scripts/test-long.sh.
