@@ -373,6 +373,20 @@ impl Server {
         self.child.id()
     }
 
+    /// The most memory that it has had, in bytes, so far or since [`Server::forget_peak`].
+    pub fn peak_memory(&self) -> usize {
+        let path = format!("/proc/{}/status", self.pid());
+        let status = fs::read_to_string(path).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let kib = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
+        kib.expect("a number") << 10
+    }
+
+    /// From now on [`Server::peak_memory`] counts anew.
+    pub fn forget_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("it begins anew");
+    }
+
     /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir

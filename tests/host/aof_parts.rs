@@ -264,14 +264,7 @@ fn a_promotion_in_the_middle() {
     must_be(&mut below.client(), b'b');
 }
 
-fn peak(server: &Server) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()));
-    let status = status.expect("its status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    line.trim().strip_suffix(" kB").and_then(|kb| kb.parse().ok()).expect("a number")
-}
-
-/// The peak of a server that has run so many SETs of one key, in kB.
+/// The peak of a server that has run so many SETs of one key, in bytes.
 fn peak_of(server: &Server, mut client: Client, sets: u8) -> usize {
     let text = std::env::var("MIDI_LARGE_MB");
     let size = text.map_or(128, |text| text.parse().expect("MIDI_LARGE_MB")) << 20;
@@ -280,7 +273,7 @@ fn peak_of(server: &Server, mut client: Client, sets: u8) -> usize {
         client.send(&command);
         assert_eq!(client.read(), Value::ok());
     }
-    peak(server)
+    server.peak_memory()
 }
 
 #[test]
@@ -295,5 +288,5 @@ fn a_set_on_the_port_takes_no_more_memory_than_stocks() {
         let of_stock = peak_of(&stock, stock.client(), sets);
         (peak_of(&server, server.midi_client(), sets), of_stock)
     });
-    assert!(peaks.iter().all(|(of_port, of_stock)| of_port <= of_stock), "in kB: {peaks:?}");
+    assert!(peaks.iter().all(|(of_port, of_stock)| of_port <= of_stock), "{peaks:?}");
 }

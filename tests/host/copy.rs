@@ -201,6 +201,44 @@ fn import_counts_what_it_cannot_take() {
     });
 }
 
+/// The reply has a fixed text, so the log says which key it was.
+#[test]
+fn import_names_the_key_that_it_cannot_take() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        client.ok("CONFIG SET midi.max-value-bytes 2000");
+        set(&mut client, "SET", "big string", &[b'x'; 2001]);
+        client.call(&["HSET", "big hash", "f", &"x".repeat(2001)]);
+        for key in ["big string", "big hash"] {
+            let reply = client.call(&["MIDI.IMPORT", key]);
+            assert!(reply.is_error() && reply.text().contains("midi.max-value-bytes 2000"));
+            let line = format!("MIDI.IMPORT ended at key '{key}': {}", reply.text());
+            assert!(server.log().contains(&line), "no {line:?} in\n{}", server.log());
+        }
+    });
+}
+
+/// In a transaction a batch is read in one go, whatever its size.
+#[test]
+fn an_export_copies_few_large_hashes_at_a_time() {
+    let server = Mode::Adaptive.builder().start();
+    let mut client = server.client();
+    // A payload compresses what it can.
+    let mut random = Random::new(1);
+    let value: String = (0..10_000).map(|_| format!("{:020}", random.next())).collect();
+    for number in 0..200 {
+        client.call(&["MIDI.HSET", &format!("h{number}"), "f", &value]);
+    }
+    let most = 8 << 20;
+    server.forget_peak();
+    let before = server.peak_memory();
+    client.ok("MULTI");
+    client.run("MIDI.EXPORT * COUNT 1");
+    assert_eq!(client.run("EXEC").array(), [counts(1, 0, 0)]);
+    let taken = server.peak_memory() - before;
+    assert!(taken < most, "{taken} bytes for one hash");
+}
+
 /// The fields and values of a hash, in no order.
 fn fields(client: &mut Client, command: &str, key: &str) -> Vec<Vec<Vec<u8>>> {
     let flat = client.call(&[command, key]).array();

@@ -175,16 +175,6 @@ fn payloads_are_logged_as_they_came() {
     survives(&mut server, "RESTORE");
 }
 
-/// The most memory that the server has had since this was last asked, in bytes.
-fn most_memory(server: &Server) -> u64 {
-    let pid = server.client().info_number("server", "process_id");
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).expect("its peak");
-    let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
-    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("it begins anew");
-    kib << 10
-}
-
 #[test]
 fn a_transaction_keeps_only_what_was_there_before() {
     const VALUE: usize = 8 << 20;
@@ -203,14 +193,14 @@ fn a_transaction_keeps_only_what_was_there_before() {
         }
         for lines in [&["BITOP NOT d big"][..], &["COPY big d REPLACE", "SETBIT d 9 1"]] {
             for last in [&[][..], &["DBSIZE"]] {
-                most_memory(&server);
-                let before = most_memory(&server);
+                server.forget_peak();
+                let before = server.peak_memory();
                 let commands = (0..TIMES).flat_map(|_| lines).chain(last);
                 let replies = exec(&mut client, commands.map(|line| door.named(&words(line))));
                 assert!(!replies.iter().any(Value::is_error), "{replies:?}");
-                let more = most_memory(&server).saturating_sub(before);
+                let more = server.peak_memory().saturating_sub(before);
                 println!("{door:?} {lines:?} {last:?}: {} MB", more >> 20);
-                assert!(more < (TIMES / 6 * VALUE) as u64, "{door:?}, {lines:?}: {more} bytes");
+                assert!(more < TIMES / 6 * VALUE, "{door:?}, {lines:?}: {more} bytes");
             }
         }
     }

@@ -9,15 +9,6 @@ fn server(mode: Mode, limits: &str) -> Server {
     mode.builder().config(format!("client-output-buffer-limit {limits}")).start()
 }
 
-/// The server's peak memory so far, in bytes.
-fn peak(server: &Server) -> usize {
-    let path = format!("/proc/{}/status", server.pid());
-    let status = std::fs::read_to_string(path).expect("the server's status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    let kilobytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
-    kilobytes.expect("a number") << 10
-}
-
 /// Keys whose names take 100 MB, and values of 1 MB: kept ones, copied ones, and one of 200 MB.
 fn fill(client: &mut Client) {
     client.ok(&format!("MIDI.POPULATE 900000 {}", "n".repeat(110)));
@@ -57,9 +48,9 @@ fn replies_beyond_the_output_limit_are_not_made() {
             "MIDI.GET large".into(),
         ];
         for line in &lines {
-            let before = peak(&server);
+            let before = server.peak_memory();
             assert!(try_run(&server, line).is_none(), "{mode:?}: {line}");
-            let taken = peak(&server).saturating_sub(before);
+            let taken = server.peak_memory().saturating_sub(before);
             // The larger of both classes' limits, where a client's class is not known.
             assert!(taken < 60 * MEGABYTE, "{mode:?}: {line}: {taken} bytes");
             assert_eq!(other.run("PING").text(), "PONG");
@@ -86,12 +77,12 @@ fn a_value_is_not_copied_for_a_client_that_may_not_have_it() {
         let server = server(mode, "normal 1mb 0 0 pubsub 0 0 0");
         let mut other = server.client();
         assert_eq!(other.integer("MIDI.SETRANGE large 200000000 x"), 200_000_001);
-        let before = peak(&server);
+        let before = server.peak_memory();
         for line in ["MIDI.GET large", "MIDI.GETRANGE large 0 -1", "MIDI.GETDEL large"] {
             assert!(try_run(&server, line).is_none(), "{mode:?}: {line}");
             assert_eq!(other.run("PING").text(), "PONG");
         }
-        let taken = peak(&server).saturating_sub(before);
+        let taken = server.peak_memory().saturating_sub(before);
         assert!(taken < 60 * MEGABYTE, "{mode:?}: {taken} bytes");
         assert_eq!(other.integer("MIDI.EXISTS large"), 0);
     }

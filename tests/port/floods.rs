@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, HANG, Mode, Server, Value, encoded, wait_until};
+use crate::common::{Builder, Client, HANG, Mode, Value, encoded, wait_until};
 
 /// A server whose port has one worker, which all clients share.
 fn narrow(builder: Builder) -> Ported {
@@ -53,15 +53,6 @@ fn the_ports_own_commands_in_a_large_transaction_leave_others_their_turns() {
     });
 }
 
-/// The most memory that the server has had so far, in bytes.
-fn peak(server: &Server) -> usize {
-    let path = format!("/proc/{}/status", server.pid());
-    let status = std::fs::read_to_string(path).expect("the server's status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    let kilobytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
-    kilobytes.expect("a number") << 10
-}
-
 /// How many clients the port has, as one of them sees it.
 fn listed(client: &mut Client) -> usize {
     client.run("CLIENT LIST").text().lines().count()
@@ -79,7 +70,7 @@ fn unsent(other: &mut Client, id: i64) -> usize {
 fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
     let ported = narrow(Mode::Adaptive.builder());
     let (mut large, mut other) = (ported.client(), ported.client());
-    let (id, before) = (large.id(), peak(&ported.server));
+    let (id, before) = (large.id(), ported.server.peak_memory());
     large.send(&transaction("COMMAND DOCS", 2000));
     wait_until("it has replies that nobody reads", || unsent(&mut other, id) > 1 << 19);
     // Each is a turn of the worker, in which it could make more.
@@ -88,7 +79,7 @@ fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
     }
     assert_eq!(other.run(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
     wait_until("it has gone", || listed(&mut other) == 1);
-    let taken = peak(&ported.server) - before;
+    let taken = ported.server.peak_memory() - before;
     assert!(taken < 64 << 20, "{taken} bytes");
 }
 
@@ -96,14 +87,14 @@ fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
 fn clients_that_have_not_logged_in_take_no_memory() {
     let ported = narrow(Mode::Adaptive.builder());
     ported.host().ok("CONFIG SET requirepass secret");
-    let before = peak(&ported.server);
+    let before = ported.server.peak_memory();
     let mut stranger = ported.client();
     let (commands, mut sent) = (b"SET x 5\r\n".repeat(10_000), 0);
     while stranger.try_send(&commands).is_ok() {
         sent += commands.len();
         assert!(sent < 200 << 20, "still served after {sent} bytes");
     }
-    let taken = peak(&ported.server) - before;
+    let taken = ported.server.peak_memory() - before;
     assert!(taken < 32 << 20, "{taken} bytes");
     // A client that reads gets every refusal.
     let mut reader = ported.client();
@@ -177,7 +168,7 @@ fn a_reply_beyond_the_limit_is_not_made() {
     let ported = narrow(Mode::Adaptive.builder().load("output-buffer-hard-limit 4mb"));
     let (mut other, value) = (ported.client(), "x".repeat(1 << 20));
     (0..4).for_each(|number| other.ok(&format!("SET large:{number} {value}")));
-    let before = peak(&ported.server);
+    let before = ported.server.peak_memory();
     let names: Vec<String> = (0..300).map(|number| format!("large:{}", number % 4)).collect();
     let mget = format!("MGET {}\r\n", names.join(" "));
     let exec = |first: &str, done: &str| {
@@ -205,7 +196,7 @@ fn a_reply_beyond_the_limit_is_not_made() {
     // A client that has switched replies off gets none, however large.
     other.send(format!("CLIENT REPLY OFF\r\n{mget}CLIENT REPLY ON\r\n").as_bytes());
     assert_eq!(other.read(), Value::ok());
-    let taken = peak(&ported.server) - before;
+    let taken = ported.server.peak_memory() - before;
     assert!(taken < 100 << 20, "{taken} bytes");
     let closed = ported.host().info_number("midi_net", "midi_net_closed_for_limits");
     assert_eq!(closed, 4);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Mode, Random, Server, Value, beside, encoded, wait_until};
+use crate::common::{Builder, Client, Mode, Random, Value, beside, encoded, wait_until};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -40,15 +40,6 @@ fn mget(prefix: &str, keys: &[String]) -> Vec<String> {
 fn jobs(client: &mut Client) -> usize {
     let jobs = client.run("MIDI.JOBS").array();
     jobs.iter().filter(|job| format!("{job:?}").contains("mget")).count()
-}
-
-/// The most memory that the server has had so far, in bytes.
-fn peak(server: &Server) -> usize {
-    let path = format!("/proc/{}/status", server.pid());
-    let status = std::fs::read_to_string(path).expect("the server's status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    let kilobytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
-    kilobytes.expect("a number") << 10
 }
 
 /// The doors, each with its clients' prefix.
@@ -203,10 +194,10 @@ fn values_beyond_the_output_limit_are_not_copied() {
     let ported = narrow(Mode::Adaptive.builder().load("output-buffer-hard-limit 10485760"));
     let keys = keys(300);
     fill(&mut ported.client(), "", &keys, MEGABYTE);
-    let (mut other, before) = (ported.client(), peak(&ported.server));
+    let (mut other, before) = (ported.client(), ported.server.peak_memory());
     let mut large = ported.client();
     assert!(large.try_call(&mget("", &keys)).is_err());
-    let taken = peak(&ported.server).saturating_sub(before);
+    let taken = ported.server.peak_memory().saturating_sub(before);
     assert!(taken < 10 << 20, "{taken} bytes");
     assert_eq!(other.info_number("midi_net", "midi_net_closed_for_limits"), 1);
     let values = other.call(&mget("", &keys[..9])).array();

@@ -18,6 +18,9 @@ use crate::store::{EntryRef, Fields, SharedValue, Type, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
 const EXPORT_BATCH: usize = 256;
+/// Fewer, if their copies have so many bytes: where the client cannot wait, nothing else ends a
+/// batch.
+const EXPORT_BATCH_BYTES: usize = 1 << 20;
 
 /// MIDI.EXPORT pattern [COUNT n] [REPLACE] [MOVE] [SLOT n]. `None` if a job will answer.
 ///
@@ -81,6 +84,14 @@ impl KeyCopy {
         Ok(KeyCopy { value, expire_at })
     }
 
+    /// The bytes that were copied for it.
+    fn bytes(&self) -> usize {
+        match &self.value {
+            CopiedValue::Bytes(bytes) | CopiedValue::Hash(bytes) => bytes.len(),
+            CopiedValue::Shared(_) => 0,
+        }
+    }
+
     fn is_hash(&self) -> bool {
         matches!(self.value, CopiedValue::Hash(_))
     }
@@ -95,7 +106,11 @@ impl Export {
     fn gather(&mut self, slice: &Slice<'_>) -> Progress {
         let now = slice.now();
         self.age = slice.engine.ledger.age();
-        while self.batch.len() < EXPORT_BATCH && self.shard < slice.engine.shards().count() {
+        let mut bytes = 0;
+        while self.batch.len() < EXPORT_BATCH
+            && bytes < EXPORT_BATCH_BYTES
+            && self.shard < slice.engine.shards().count()
+        {
             let Some(mut held) = slice.take(self.shard) else {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
@@ -117,7 +132,10 @@ impl Export {
                         entry.string().map(|_| None)
                     };
                     match found {
-                        Ok(found) => batch.push_back(Item { key, found }),
+                        Ok(found) => {
+                            bytes += found.as_ref().map_or(0, KeyCopy::bytes);
+                            batch.push_back(Item { key, found });
+                        }
                         Err(WrongType) => copy.counts.other_types += 1,
                     }
                 },

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use midi_module_api as raw;
 
-use super::super::api::{Ctx, RawCtx, RawString, api, reply_text, take_reply};
+use super::super::api::{Ctx, Level, RawCtx, RawString, api, log, reply_text, take_reply};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
@@ -22,6 +22,8 @@ use crate::store::{UnixMs, Value};
 /// A value of this size or more has a plain encoding in every host, so it can be read in place.
 /// Reading a shorter one in place would change its encoding.
 const PLAIN_BYTES: usize = 1024;
+/// The most bytes of a key that the log shows.
+const KEY_LOGGED: usize = 128;
 
 /// MIDI.IMPORT pattern [COUNT n] [REPLACE] [MOVE] [SLOT n]. `None` if a job will answer.
 ///
@@ -129,7 +131,7 @@ impl Import {
         for (name, expire_at) in hashes {
             if self.goes_on(rights, name.get(), true) {
                 let copied = self.copy_hash(ctx, name.get(), expire_at);
-                copied.unwrap_or_else(|error| self.copy.error = Some(error));
+                copied.unwrap_or_else(|error| self.end_at(ctx, name.get(), error));
             }
         }
         self.finished = more == 0 || self.copy.counts.copied >= self.copy.args.count;
@@ -141,6 +143,15 @@ impl Import {
             self.copy.error = Some(Error::NoPermission);
         }
         self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none()
+    }
+
+    /// Ends the copy at a key that midi cannot take. The reply does not say which: all errors are
+    /// fixed texts.
+    fn end_at(&mut self, ctx: Ctx<'_>, name: HostString<'_>, error: Error) {
+        let (key, cause) = (name.bytes(), error.bare_text());
+        let (key, cause) = (key[..key.len().min(KEY_LOGGED)].escape_ascii(), cause.escape_ascii());
+        log(ctx, Level::Warning, &format!("MIDI.IMPORT ended at key '{key}': {cause}"));
+        self.copy.error = Some(error);
     }
 
     /// Copies or moves a hash, in one go. Of a move the host is asked first, as in
@@ -186,7 +197,7 @@ impl Import {
         let key = name.bytes();
         let limits = engine.settings().limits(usize::MAX);
         if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
-            return self.copy.error = Some(error);
+            return self.end_at(ctx, name, error);
         }
         if self.copy.args.moves {
             return engine
