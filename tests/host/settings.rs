@@ -2,6 +2,7 @@
 //! value set is the one that counts after CONFIG REWRITE and a restart. Limits on jobs and memory
 //! hold while long commands run.
 
+use std::fs;
 use std::sync::Mutex;
 
 use crate::common::hosts::host;
@@ -284,6 +285,30 @@ fn config_rewrite_outlives_load_arguments() {
     set_and_rewrite(&mut server.client(), &changed);
     server.restart(redis_server());
     check_settings(&mut server.client(), &changed);
+}
+
+/// As the Debian package has it: the server's file names one of settings, and the module itself.
+/// With `loadmodule` in the file of settings, CONFIG REWRITE adds it to the server's, too, and the
+/// server does not start again.
+#[test]
+fn the_packages_settings_outlive_config_rewrite() {
+    let mut server = Builder::new().start();
+    let packaged = include_str!("../../packaging/deb/midi.conf");
+    let settings = packaged.replace("midi.port 6390", "midi.port 0") + "midi.max-jobs 3\n";
+    let file = server.dir().join("midi.conf");
+    fs::write(&file, &settings).expect("a file of settings");
+    let include = format!("include {}/midi*.conf\nloadmodule", server.dir().display());
+    server.reconfigure("loadmodule", &include);
+    server.restart(redis_server());
+    check_settings(&mut server.client(), &[("port", "0"), ("max-jobs", "3")]);
+    set_and_rewrite(&mut server.client(), &[("dispatch", "pool")]);
+    for _ in 0..2 {
+        server.restart(redis_server());
+        let all = [("port", "0"), ("max-jobs", "3"), ("dispatch", "pool")];
+        check_settings(&mut server.client(), &all);
+        server.client().ok("CONFIG REWRITE");
+    }
+    assert_eq!(fs::read_to_string(file).expect("the file"), settings);
 }
 
 #[test]
