@@ -431,8 +431,10 @@ pub const SERVED_TOGETHER: usize = 4;
 /// commands; otherwise twice as much as the turn before. It is about what ten turns of other
 /// connections cost besides their commands.
 pub const HEAVY_TURN: Duration = Duration::from_micros(50);
-/// Less if many connections have commands: their part of [`READY_PER_TURN`], down to this, which is
-/// about ten short commands.
+/// The same holds for a turn of more than so many commands, if it took more than its connection's
+/// part of [`READY_PER_TURN`] ...
+pub const HEAVY_PIPELINE: u32 = 8;
+/// ... and more than this.
 pub const HEAVY_TURN_MIN: Duration = Duration::from_micros(5);
 /// How long a port serves connections that always have more commands before it looks for others;
 /// and as long again those whose turns are long.

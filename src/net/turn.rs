@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::resp::Transaction;
 use crate::limits::{
-    HEAVY_TURN, HEAVY_TURN_MIN, LOOKS_AT_CLOCK, READY_PER_TURN, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
-    SERVED_TOGETHER,
+    HEAVY_PIPELINE, HEAVY_TURN, HEAVY_TURN_MIN, LOOKS_AT_CLOCK, READY_PER_TURN, SERVED_AT_ONCE,
+    SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
 };
 
 /// What follows for a connection after its turn.
@@ -52,8 +52,8 @@ impl ThisTurn {
     pub fn divide(&mut self, connections: usize, heavy: usize) {
         let parts = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
         self.at_once = (SERVED_AT_ONCE / parts).max(SERVED_AT_ONCE_MIN);
-        let share = READY_PER_TURN / (connections + heavy).max(1) as u32;
-        self.alone.next_turn(self.at_once, share.clamp(HEAVY_TURN_MIN, HEAVY_TURN));
+        let part = READY_PER_TURN / (connections + heavy).max(1) as u32;
+        self.alone.next_turn(self.at_once, part.max(HEAVY_TURN_MIN));
     }
 }
 
@@ -82,26 +82,28 @@ pub struct Alone {
     /// How long a connection may run them in one go: it doubles until other connections have
     /// commands.
     at_once: Duration,
-    /// A turn that takes longer than this is heavy.
-    heavy: Duration,
+    /// A connection's part of the time of all. A turn of many commands is heavy if it takes longer.
+    part: Duration,
     /// How long those of the current connection have taken.
     spent: Duration,
+    /// How many there were.
+    ran: u32,
     /// When the last of them ended, if nothing else has run since.
     ended: Option<Instant>,
 }
 
 impl Default for Alone {
     fn default() -> Self {
-        Alone { at_once: HEAVY_TURN, heavy: HEAVY_TURN, spent: Duration::ZERO, ended: None }
+        Alone { at_once: HEAVY_TURN, part: HEAVY_TURN, spent: Duration::ZERO, ran: 0, ended: None }
     }
 }
 
 impl Alone {
-    /// A turn of the port begins, in which a connection is served for at most this long, and is
-    /// heavy if it takes longer than `heavy`.
-    fn next_turn(&mut self, most: Duration, heavy: Duration) {
+    /// A turn of the port begins, in which a connection is served for at most this long, and has
+    /// this part of the time of all.
+    fn next_turn(&mut self, most: Duration, part: Duration) {
         self.at_once = (self.at_once * 2).min(most);
-        self.heavy = heavy;
+        self.part = part;
     }
 
     /// A connection with short turns has input: those with long turns must not delay it.
@@ -111,7 +113,7 @@ impl Alone {
 
     /// A connection's turn begins.
     pub fn begin(&mut self) {
-        (self.spent, self.ended) = (Duration::ZERO, None);
+        (self.spent, self.ran, self.ended) = (Duration::ZERO, 0, None);
     }
 
     /// Whether the connection has run such commands for as long as it may in one go.
@@ -119,9 +121,9 @@ impl Alone {
         self.spent > self.at_once
     }
 
-    /// Whether that took long.
+    /// Whether that took long: for anybody, or for a pipeline beside so many connections.
     pub fn is_heavy(&self) -> bool {
-        self.spent > self.heavy
+        self.spent > HEAVY_TURN || (self.ran > HEAVY_PIPELINE && self.spent > self.part)
     }
 
     /// The start time of a command that runs by itself. If it follows another, it is the end of
@@ -134,6 +136,7 @@ impl Alone {
     pub fn command_ended(&mut self, began: Instant) -> Duration {
         let now = Instant::now();
         self.spent += now - began;
+        self.ran += 1;
         self.ended = Some(now);
         now - began
     }
@@ -172,19 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_heavy_at_its_part_of_the_time() {
+    fn a_pipeline_is_heavy_at_its_part_of_the_time() {
         let mut turn = ThisTurn::default();
-        let mut is_heavy = |connections, heavy, spent| {
+        let mut is_heavy = |(connections, heavy), ran, spent| {
             turn.divide(connections, heavy);
-            is_over_after(&mut turn.alone, spent);
+            (turn.alone.ran, turn.alone.spent) = (ran, spent);
             turn.alone.is_heavy()
         };
-        let part = READY_PER_TURN / 100;
-        assert!(!is_heavy(1, 0, part * 2), "alone it has the whole");
-        assert!(is_heavy(100, 0, part * 2));
-        assert!(is_heavy(1, 99, part * 2), "those that were heavy count, too");
-        assert!(is_heavy(1, 0, HEAVY_TURN * 2));
-        assert!(!is_heavy(1_000_000, 0, HEAVY_TURN_MIN / 2));
+        let (part, many) = (READY_PER_TURN / 100, HEAVY_PIPELINE + 1);
+        assert!(!is_heavy((1, 0), many, part * 2), "alone it has the whole");
+        assert!(is_heavy((100, 0), many, part * 2));
+        assert!(is_heavy((1, 99), many, part * 2), "those that were heavy count, too");
+        assert!(!is_heavy((100, 0), 1, part * 2), "it waits for each reply");
+        assert!(!is_heavy((1_000_000, 0), many, HEAVY_TURN_MIN));
+        assert!(is_heavy((1, 0), 1, HEAVY_TURN * 2), "whatever it is");
     }
 
     #[test]

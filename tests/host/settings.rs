@@ -287,7 +287,7 @@ fn config_rewrite_outlives_load_arguments() {
     check_settings(&mut server.client(), &changed);
 }
 
-/// As the Debian package has it: the server's file names one of settings, and the module itself.
+/// As the Debian package has it: the server's file includes one of settings, and loads the module.
 /// With `loadmodule` in the file of settings, CONFIG REWRITE adds it to the server's, too, and the
 /// server does not start again.
 #[test]

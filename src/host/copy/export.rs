@@ -18,8 +18,8 @@ use crate::store::{EntryRef, Fields, SharedValue, Type, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
 const EXPORT_BATCH: usize = 256;
-/// Fewer, if their copies have so many bytes: where the client cannot wait, nothing else ends a
-/// batch.
+/// It reads no more keys once their copies have this many bytes. Where the client cannot wait, a
+/// batch has no other end.
 const EXPORT_BATCH_BYTES: usize = 1 << 20;
 
 /// MIDI.EXPORT pattern [COUNT n] [REPLACE] [MOVE] [SLOT n]. `None` if a job will answer.

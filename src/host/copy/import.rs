@@ -145,13 +145,17 @@ impl Import {
         self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none()
     }
 
-    /// Ends the copy at a key that midi cannot take. The reply does not say which: all errors are
-    /// fixed texts.
+    /// Ends the copy at a key. The reply does not say which, since all errors are fixed texts: the
+    /// log does, if the key is the reason.
     fn end_at(&mut self, ctx: Ctx<'_>, name: HostString<'_>, error: Error) {
-        let (key, cause) = (name.bytes(), error.bare_text());
-        let (key, cause) = (key[..key.len().min(KEY_LOGGED)].escape_ascii(), cause.escape_ascii());
-        log(ctx, Level::Warning, &format!("MIDI.IMPORT ended at key '{key}': {cause}"));
         self.copy.error = Some(error);
+        if matches!(error, Error::HostRefused | Error::OutOfMemory) {
+            return;
+        }
+        let key = &name.bytes()[..name.bytes().len().min(KEY_LOGGED)];
+        let (key, cause) = (key.escape_ascii(), error.bare_text());
+        let cause = String::from_utf8_lossy(&cause);
+        log(ctx, Level::Warning, &format!("MIDI.IMPORT ended at key '{key}': {cause}"));
     }
 
     /// Copies or moves a hash, in one go. Of a move the host is asked first, as in

@@ -33,8 +33,8 @@ part! {
         queued: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new()),
         /// Whether any change may ever have been queued.
         any_queued: Flag = Flag::new(false),
-        /// The client that was last found outside a transaction, if nobody has sent MULTI since:
-        /// the host takes as long to tell as for a short command. Clients' numbers begin at 1.
+        /// The client that was last found outside a transaction, if nobody has sent MULTI since;
+        /// else 0, which no client has. To ask the host costs as much as a short command.
         outside: AtomicU64 = AtomicU64::new(0),
         /// When all users were last read.
         last_of_all: Mutex<Option<Instant>> = Mutex::new(None),

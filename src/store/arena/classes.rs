@@ -42,9 +42,15 @@ pub fn block_bytes(bytes: usize) -> usize {
 #[inline]
 pub(super) fn class_of(slot_bytes: usize) -> usize {
     debug_assert!(slot_bytes <= MAX_SLOT && slot_bytes == block_bytes(slot_bytes));
-    if slot_bytes <= MAX_SMALL {
-        slot_bytes / ALIGN
+    class_within(slot_bytes)
+}
+
+/// The class of the largest slots that have no more than this many bytes.
+#[inline]
+pub(super) fn class_within(bytes: usize) -> usize {
+    if bytes <= MAX_SMALL {
+        bytes / ALIGN
     } else {
-        SMALL_CLASSES + (slot_bytes - MAX_SMALL) / WIDE_STEP
+        SMALL_CLASSES + (bytes.min(MAX_SLOT) - MAX_SMALL) / WIDE_STEP
     }
 }

@@ -103,8 +103,8 @@ fn home() -> usize {
     })
 }
 
-/// A block of this many bytes, a size that [`block_bytes`] gives, aligned to [`ALIGN`]. One of a
-/// power of two, of 64 bytes or more, that is no larger than a slot is aligned to 64.
+/// A block of this many bytes, a size that [`block_bytes`] gives, aligned to [`ALIGN`]. One
+/// whose size is a power of two, from 64 to [`MAX_SLOT`], is aligned to 64.
 #[inline]
 pub(super) fn take(bytes: usize) -> NonNull<u8> {
     if bytes > MAX_SLOT {

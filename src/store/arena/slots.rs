@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Arena;
 use super::ballast::Ballast;
 use super::chunk::{Chunks, span_of};
-use super::classes::{ALIGN, CLASSES, MAX_SLOT, MAX_SMALL, block_bytes, class_of};
+use super::classes::{ALIGN, CLASSES, MAX_SMALL, class_of, class_within};
 use super::leaving::is_leaving;
 use super::system::CHUNK_BYTES;
 
@@ -128,9 +128,9 @@ impl Slots {
         slot
     }
 
-    /// The class to take a slot of, if its own class has no room: its own, which gets a span, or,
-    /// where much of the arena is unused, a larger one. With blocks of all sizes, a span of each
-    /// class would take 56 MiB.
+    /// The class to take a slot of when the block's own has no room. Where much of the arena is
+    /// unused, this is a larger class that has room; else its own, which gets a span. With blocks
+    /// of all sizes, a span of each class would take 56 MiB.
     #[cold]
     fn make_room(&mut self, bytes: usize, arena: &'static Arena) -> usize {
         let larger = if has_much_room(arena) { self.larger_class(bytes) } else { None };
@@ -146,8 +146,8 @@ impl Slots {
         if bytes.is_power_of_two() {
             return None;
         }
-        let most = block_bytes(bytes + bytes / 8).min(MAX_SLOT);
-        (class_of(bytes) + 1..=class_of(most)).find(|class| !self.first[*class].is_null())
+        (class_of(bytes) + 1..=class_within(bytes + bytes / 8))
+            .find(|class| !self.first[*class].is_null())
     }
 
     /// Frees a slot.
@@ -252,8 +252,7 @@ impl Slots {
     }
 }
 
-/// Whether the arena has more unused memory than spans need that are not full: those of small
-/// sizes, and of some large ones.
+/// Whether the arena has more unused memory than a few sizes need.
 fn has_much_room(arena: &Arena) -> bool {
     let used = arena.counts.used.load(Relaxed);
     arena.counts.chunks.load(Relaxed) * CHUNK_BYTES > used + used / 16 + ROOM
