@@ -432,7 +432,7 @@ pub const SERVED_TOGETHER: usize = 4;
 /// connections cost besides their commands.
 pub const HEAVY_TURN: Duration = Duration::from_micros(50);
 /// The same holds for a turn of more than so many commands, if it took more than its connection's
-/// part of [`READY_PER_TURN`] ...
+/// share of [`READY_PER_TURN`] ...
 pub const HEAVY_PIPELINE: u32 = 8;
 /// ... and more than this.
 pub const HEAVY_TURN_MIN: Duration = Duration::from_micros(5);

@@ -79,7 +79,9 @@ pub use payload::{
 pub use populate::PopulateArgs;
 pub use pubsub::NamedChannels;
 pub use pushed::{HostPush, NotPushed, read_pushed};
-pub use quoted::{HostCommand, elsewhere, error_about, not_for_scripts, unknown_command};
+pub use quoted::{
+    HostCommand, elsewhere, error_about, logged_name, not_for_scripts, unknown_command,
+};
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
 pub use row::{

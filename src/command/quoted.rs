@@ -1,4 +1,4 @@
-//! Errors that quote what a client has sent.
+//! Errors and log lines that quote what a client has sent.
 
 use super::Args;
 
@@ -32,6 +32,16 @@ pub fn not_for_scripts(name: &[u8]) -> Vec<u8> {
     let after = "': scripts on midi's port have midi's commands, and PING, ECHO, TIME, SELECT, \
                  PUBLISH and INFO";
     error_about("ERR unknown command '", name, after)
+}
+
+/// The most bytes of a name in a line of the log.
+const LOGGED_BYTES: usize = 64;
+
+/// A name from outside, as a line of the log shows it.
+pub fn logged_name(name: &[u8]) -> String {
+    let cut = &name[..name.len().min(LOGGED_BYTES)];
+    let dots = if cut.len() < name.len() { "..." } else { "" };
+    format!("{}{dots}", cut.escape_ascii())
 }
 
 /// The number of bytes that Redis shows of an unknown command or subcommand.

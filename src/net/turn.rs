@@ -48,12 +48,13 @@ impl Default for ThisTurn {
 }
 
 impl ThisTurn {
-    /// Divides the time of this turn among this many connections, beside so many heavy ones.
+    /// Divides the time of this turn among this many connections. So many heavy ones wait beside
+    /// them.
     pub fn divide(&mut self, connections: usize, heavy: usize) {
         let parts = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
         self.at_once = (SERVED_AT_ONCE / parts).max(SERVED_AT_ONCE_MIN);
-        let part = READY_PER_TURN / (connections + heavy).max(1) as u32;
-        self.alone.next_turn(self.at_once, part.max(HEAVY_TURN_MIN));
+        let share = READY_PER_TURN / (connections + heavy).max(1) as u32;
+        self.alone.next_turn(self.at_once, share.max(HEAVY_TURN_MIN));
     }
 }
 
@@ -82,8 +83,8 @@ pub struct Alone {
     /// How long a connection may run them in one go: it doubles until other connections have
     /// commands.
     at_once: Duration,
-    /// A connection's part of the time of all. A turn of many commands is heavy if it takes longer.
-    part: Duration,
+    /// A connection's share of the time. A turn of many commands is heavy if it takes longer.
+    share: Duration,
     /// How long those of the current connection have taken.
     spent: Duration,
     /// How many there were.
@@ -94,16 +95,16 @@ pub struct Alone {
 
 impl Default for Alone {
     fn default() -> Self {
-        Alone { at_once: HEAVY_TURN, part: HEAVY_TURN, spent: Duration::ZERO, ran: 0, ended: None }
+        Alone { at_once: HEAVY_TURN, share: HEAVY_TURN, spent: Duration::ZERO, ran: 0, ended: None }
     }
 }
 
 impl Alone {
-    /// A turn of the port begins, in which a connection is served for at most this long, and has
-    /// this part of the time of all.
-    fn next_turn(&mut self, most: Duration, part: Duration) {
+    /// A turn of the port begins, in which a connection is served for at most this long, and this
+    /// is its share of the time.
+    fn next_turn(&mut self, most: Duration, share: Duration) {
         self.at_once = (self.at_once * 2).min(most);
-        self.part = part;
+        self.share = share;
     }
 
     /// A connection with short turns has input: those with long turns must not delay it.
@@ -121,9 +122,9 @@ impl Alone {
         self.spent > self.at_once
     }
 
-    /// Whether that took long: for anybody, or for a pipeline beside so many connections.
+    /// Whether that was long: for any connection, or for a pipeline beside so many connections.
     pub fn is_heavy(&self) -> bool {
-        self.spent > HEAVY_TURN || (self.ran > HEAVY_PIPELINE && self.spent > self.part)
+        self.spent > HEAVY_TURN || (self.ran > HEAVY_PIPELINE && self.spent > self.share)
     }
 
     /// The start time of a command that runs by itself. If it follows another, it is the end of
@@ -175,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_is_heavy_at_its_part_of_the_time() {
+    fn a_pipeline_is_heavy_beyond_its_share() {
         let mut turn = ThisTurn::default();
         let mut is_heavy = |(connections, heavy), ran, spent| {
             turn.divide(connections, heavy);
             (turn.alone.ran, turn.alone.spent) = (ran, spent);
             turn.alone.is_heavy()
         };
-        let (part, many) = (READY_PER_TURN / 100, HEAVY_PIPELINE + 1);
-        assert!(!is_heavy((1, 0), many, part * 2), "alone it has the whole");
-        assert!(is_heavy((100, 0), many, part * 2));
-        assert!(is_heavy((1, 99), many, part * 2), "those that were heavy count, too");
-        assert!(!is_heavy((100, 0), 1, part * 2), "it waits for each reply");
+        let (share, many) = (READY_PER_TURN / 100, HEAVY_PIPELINE + 1);
+        assert!(!is_heavy((1, 0), many, share * 2), "alone it has the whole");
+        assert!(is_heavy((100, 0), many, share * 2));
+        assert!(is_heavy((1, 99), many, share * 2), "those that were heavy count, too");
+        assert!(!is_heavy((100, 0), 1, share * 2), "it waits for each reply");
         assert!(!is_heavy((1_000_000, 0), many, HEAVY_TURN_MIN));
         assert!(is_heavy((1, 0), 1, HEAVY_TURN * 2), "whatever it is");
     }

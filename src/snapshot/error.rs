@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::numbers::{VERSION, kind_name};
+use crate::command::logged_name;
 
 /// Why a snapshot is refused, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,14 +100,9 @@ pub enum Fault {
     Internal,
 }
 
-/// The most bytes of a key's name in a log line.
-const NAME_BYTES: usize = 64;
-
 impl Fault {
     pub(super) fn duplicate(db: u32, shard: u32, key: &[u8]) -> Self {
-        let cut = if key.len() > NAME_BYTES { "..." } else { "" };
-        let key = &key[..key.len().min(NAME_BYTES)];
-        Fault::Duplicate { db, shard, key: format!("{}{cut}", key.escape_ascii()) }
+        Fault::Duplicate { db, shard, key: logged_name(key) }
     }
 
     pub(super) fn at(self, number: u64, kind: Option<u8>) -> LoadError {

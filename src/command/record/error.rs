@@ -4,9 +4,6 @@ use std::fmt;
 
 use super::RECORD_VERSION;
 
-/// The most of a name in an error, in bytes.
-const NAME_BYTES: usize = 64;
-
 /// Why a text of records cannot be read, in one plain line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
@@ -38,13 +35,6 @@ pub(super) enum Flaw {
     Gap,
     /// MULTI in MULTI, EXEC without MULTI, or no EXEC.
     Unpaired,
-}
-
-/// A name from outside, to be shown in a line of text.
-pub(super) fn shown(name: &[u8]) -> String {
-    let cut = &name[..name.len().min(NAME_BYTES)];
-    let dots = if cut.len() < name.len() { "..." } else { "" };
-    format!("{}{dots}", cut.escape_ascii())
 }
 
 impl RecordError {

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use super::super::parse_integer;
-use super::error::{Flaw, shown};
+use super::super::{logged_name, parse_integer};
+use super::error::Flaw;
 use super::{PART_VERSION, Pieces, RECORD_VERSION, Record, RecordError, Words, traits};
 use crate::limits::MAX_STRING_BYTES;
 use crate::store::{Traits, UnixMs};
@@ -88,10 +88,10 @@ impl<'a> Records<'a> {
             [b"VERSION", number, ..] => match unsigned(number) {
                 Some(PART_VERSION) => Err(Flaw::Part),
                 Some(version @ 1..=RECORD_VERSION) if count == 2 => Ok(version),
-                Some(1..=RECORD_VERSION) => Err(Flaw::Arguments(shown(words[0]))),
-                _ => Err(Flaw::Version(shown(number))),
+                Some(1..=RECORD_VERSION) => Err(Flaw::Arguments(logged_name(words[0]))),
+                _ => Err(Flaw::Version(logged_name(number))),
             },
-            [b"VERSION", ..] => Err(Flaw::Arguments(shown(words[0]))),
+            [b"VERSION", ..] => Err(Flaw::Arguments(logged_name(words[0]))),
             _ => Err(Flaw::NoVersion),
         }
     }
@@ -300,9 +300,9 @@ fn misfit(name: &[u8], version: u32) -> Flaw {
         || version > 4 && is_in(NAMES_OF_FIELDS)
         || version > 5 && is_in(NAMES_OF_TRAITS)
     {
-        Flaw::Arguments(shown(name))
+        Flaw::Arguments(logged_name(name))
     } else {
-        Flaw::Unknown(shown(name))
+        Flaw::Unknown(logged_name(name))
     }
 }
 

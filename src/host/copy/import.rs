@@ -15,15 +15,13 @@ use super::super::string::{HostString, OwnString};
 use super::job::{Asker, CopyState, Copying, start};
 use super::moves::Moving;
 use super::native;
-use crate::command::{Error, ImportArgs, Transcript, unpacked_hash};
+use crate::command::{Error, ImportArgs, Transcript, logged_name, unpacked_hash};
 use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
 /// A value of this size or more has a plain encoding in every host, so it can be read in place.
 /// Reading a shorter one in place would change its encoding.
 const PLAIN_BYTES: usize = 1024;
-/// The most bytes of a key that the log shows.
-const KEY_LOGGED: usize = 128;
 
 /// MIDI.IMPORT pattern [COUNT n] [REPLACE] [MOVE] [SLOT n]. `None` if a job will answer.
 ///
@@ -145,15 +143,14 @@ impl Import {
         self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none()
     }
 
-    /// Ends the copy at a key. The reply does not say which, since all errors are fixed texts: the
-    /// log does, if the key is the reason.
+    /// Ends the copy at a key. The reply is a fixed text, so the log names the key, if that is the
+    /// reason.
     fn end_at(&mut self, ctx: Ctx<'_>, name: HostString<'_>, error: Error) {
         self.copy.error = Some(error);
         if matches!(error, Error::HostRefused | Error::OutOfMemory) {
             return;
         }
-        let key = &name.bytes()[..name.bytes().len().min(KEY_LOGGED)];
-        let (key, cause) = (key.escape_ascii(), error.bare_text());
+        let (key, cause) = (logged_name(name.bytes()), error.bare_text());
         let cause = String::from_utf8_lossy(&cause);
         log(ctx, Level::Warning, &format!("MIDI.IMPORT ended at key '{key}': {cause}"));
     }

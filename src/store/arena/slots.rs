@@ -91,7 +91,8 @@ impl Span {
     }
 }
 
-/// Unused memory that an arena may have, besides a sixteenth of what is in use.
+/// Unused memory that an arena may have before sizes share spans, besides a sixteenth of what is in
+/// use.
 const ROOM: usize = 2 * CHUNK_BYTES;
 
 /// What freed slots hold in builds with debug assertions.
@@ -252,7 +253,7 @@ impl Slots {
     }
 }
 
-/// Whether the arena has more unused memory than a few sizes need.
+/// Whether so much of the arena is unused that sizes share spans.
 fn has_much_room(arena: &Arena) -> bool {
     let used = arena.counts.used.load(Relaxed);
     arena.counts.chunks.load(Relaxed) * CHUNK_BYTES > used + used / 16 + ROOM

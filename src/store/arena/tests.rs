@@ -133,12 +133,10 @@ fn a_chunk_serves_one_class_after_the_other() {
 #[test]
 fn blocks_of_all_sizes_take_little_more_than_they_need() {
     alone(|| {
-        let mut random = 1u64;
-        let mut size = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            1 + (random >> 33) as usize % MAX_SLOT
-        };
-        let mut blocks: Vec<Block> = (0..10_000).map(|at| Block::new(size(), at as u8)).collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        let any = 1..=MAX_SLOT;
+        let mut blocks: Vec<Block> =
+            (0..10_000).map(|at| Block::new(random.usize(any.clone()), at as u8)).collect();
         let check = |blocks: &[Block]| {
             let needed: usize = blocks.iter().map(|block| block.bytes).sum();
             let taken = own().1 * CHUNK_BYTES;
@@ -146,8 +144,8 @@ fn blocks_of_all_sizes_take_little_more_than_they_need() {
         };
         check(&blocks);
         for at in 0..100_000 {
-            let place = size() * 5 % blocks.len();
-            blocks[place] = Block::new(size(), at as u8);
+            let place = random.usize(..blocks.len());
+            blocks[place] = Block::new(random.usize(any.clone()), at as u8);
         }
         check(&blocks);
         // Nobody shares where little is unused.
