@@ -15,8 +15,16 @@ pub fn this_machine() -> Machine {
         memory_gib: memory_kib() / (1 << 20) as f64,
         kernel: version(&rustix::system::uname().release().to_string_lossy()).into(),
         date: output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-        commit: output("git", &["describe", "--always", "--dirty"]),
+        commit: commit(),
     }
+}
+
+/// The commit; `-dirty` if files differ from it, other than those that an earlier run wrote.
+fn commit() -> String {
+    let commit = output("git", &["describe", "--always"]);
+    let changed =
+        output("git", &["status", "--porcelain", "-uno", ":/", ":(exclude,top)docs/benchmarks*"]);
+    if changed.is_empty() { commit } else { commit + "-dirty" }
 }
 
 /// The leading number, without what a distribution or a host adds to it.
