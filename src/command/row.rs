@@ -10,7 +10,7 @@ use super::record::Record;
 use super::{
     Access, Action, Args, Docs, DoorCommand, Error, FieldParts, Keys, Limits, PortCommand,
 };
-use crate::limits::KEYS_AT_ONCE;
+use crate::limits::{KEYS_AT_ONCE, LINES_OF_HASH, LINES_OF_STRING};
 
 /// A row of the command table.
 pub struct Command {
@@ -67,6 +67,8 @@ pub struct Command {
     pub looks_up: LooksUp,
     /// With three arguments it sets its key to the last one and replies OK.
     pub sets_value: bool,
+    /// How many cache lines of an entry are asked for before its key is compared.
+    pub lines: usize,
 }
 
 impl Command {
@@ -96,6 +98,7 @@ impl Command {
         uses: true,
         looks_up: LooksUp::IfReadOnly,
         sets_value: false,
+        lines: LINES_OF_STRING,
     };
 
     /// The defaults of a command on keys whatever their values.
@@ -119,7 +122,8 @@ impl Command {
     /// The defaults of a command on hashes.
     pub(super) const fn on_hashes(flags: Flags) -> Command {
         let reads = ["read hash slow", "read hash fast"];
-        Command::on("hash", reads, ["write hash slow", "write hash fast"], flags)
+        let row = Command::on("hash", reads, ["write hash slow", "write hash fast"], flags);
+        Command { lines: LINES_OF_HASH, ..row }
     }
 
     /// A command that only the ports have; its group and its ACL categories are the caller's.

@@ -3,6 +3,13 @@
 /// The most commands of a pipeline that run together, so that the memory that one needs is fetched
 /// while another runs. As many cache lines as a core fetches at once.
 pub const AHEAD: usize = 32;
+
+/// Cache lines of an entry that are prefetched for a command on strings.
+pub const LINES_OF_STRING: usize = 2;
+
+/// The same for a command on hashes: of one with 25 fields of 30 bytes, a look-up reads the first
+/// three, and then the line of the field.
+pub const LINES_OF_HASH: usize = 6;
 /// The most arguments of each of them.
 pub const AHEAD_ARGUMENTS: usize = 4;
 /// GETs that follow one another hold the shards of so many of them at a time, not of all. Another

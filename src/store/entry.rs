@@ -259,13 +259,14 @@ impl Entry {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), len) }
     }
 
-    /// Prefetches the entry's first bytes.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        let block = self.0.as_ptr();
-        prefetch(block);
-        // A short entry may cross into a second line.
-        prefetch(block.wrapping_add(64));
+    /// Prefetches so many of the entry's first cache lines, two at least: a short entry may cross
+    /// into a second one.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, lines: usize) {
+        let line = |number| prefetch(self.0.as_ptr().wrapping_add(64 * number));
+        line(0);
+        line(1);
+        (2..lines).for_each(line);
     }
 
     /// The key.

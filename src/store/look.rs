@@ -67,11 +67,11 @@ pub enum Look<'t> {
 }
 
 impl<'t> Candidate<'t> {
-    /// Prefetches the entry.
+    /// Prefetches so many cache lines of the entry.
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch(&self, lines: usize) {
         if let Some(entry) = &self.entry {
-            entry.prefetch();
+            entry.prefetch(lines);
         }
     }
 

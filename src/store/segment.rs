@@ -8,6 +8,7 @@
 use super::UnixMs;
 use super::bucket::{Bucket, Buckets, EntryMut, EntryRef, Marked, SLOTS, SlotMarks, bits};
 use super::hash::{KeyHash, KeyHasher};
+use crate::limits::LINES_OF_STRING;
 
 /// A full-grown segment has 2^5 buckets: 2 KiB, which is the largest slot of the arena, and few
 /// enough keys to split in some ten microseconds.
@@ -265,7 +266,7 @@ impl Segment {
     /// Takes all entries out, in no order; the segment is then empty. Whoever takes them reads
     /// them, so they are prefetched, all together.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Marked> + use<> {
-        self.entries().for_each(|entry| entry.prefetch());
+        self.entries().for_each(|entry| entry.prefetch(LINES_OF_STRING));
         self.used = 0;
         (self.next_due, self.parts_due) = (UnixMs::MAX, UnixMs::MAX);
         let mut buckets = std::mem::take(&mut self.buckets);
@@ -344,7 +345,7 @@ impl Segment {
         let mut at = home;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            bits(bucket.used()).for_each(|slot| bucket.entry(slot).prefetch());
+            bits(bucket.used()).for_each(|slot| bucket.entry(slot).prefetch(LINES_OF_STRING));
             for slot in bits(bucket.used()) {
                 let entry = bucket.entry(slot);
                 let its = hasher.hash(entry.key()).order();

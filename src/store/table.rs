@@ -21,6 +21,7 @@ use super::look::Home;
 use super::remains::Remains;
 use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
 use super::{Entry, UnixMs, Value};
+use crate::limits::LINES_OF_STRING;
 pub use evict::{Evicted, First, Victims};
 pub use pack::PackPosition;
 
@@ -144,7 +145,7 @@ impl Table {
     /// Prefetches the entry itself, a little later.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
-        self.home(hash).candidate(hash).prefetch();
+        self.home(hash).candidate(hash).prefetch(LINES_OF_STRING);
     }
 
     /// Finds a key, expired or not.
@@ -407,7 +408,7 @@ impl Table {
     ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let segment = &self.segments[at as usize];
-        segment.entries().for_each(|entry| entry.prefetch());
+        segment.entries().for_each(|entry| entry.prefetch(LINES_OF_STRING));
         for entry in segment.entries() {
             if cursor == segment.start || hasher.hash(entry.key()).order() >= cursor {
                 visit(entry);

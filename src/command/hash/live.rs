@@ -35,6 +35,13 @@ impl<'a> LiveFields<'a> {
         self.find(name).map(|field| field.value)
     }
 
+    /// Whether there is such a field that has expired and is not removed yet.
+    #[inline]
+    pub(super) fn hide(self, name: &[u8]) -> bool {
+        self.fields.may_expire()
+            && self.fields.find(name).is_some_and(|field| !field.is_live(self.now))
+    }
+
     /// When a field expires, if there is such a field.
     pub(super) fn expiry(self, name: &[u8]) -> Option<Option<UnixMs>> {
         self.find(name).map(|field| field.expire_at)

@@ -137,9 +137,9 @@ fn set_pairs(cx: &mut OneKey<'_>) -> Result<i64, Error> {
     for at in (2..args.len()).step_by(2) {
         let kept = args.keep(at + 1, cx.limits.keep_bytes);
         let value = kept.as_ref().map_or(Value::Inline(args.get(at + 1)), Value::Shared);
-        let is_there = cx.fields()?.is_some_and(|fields| fields.get(args.get(at)).is_some());
-        cx.key.set_field(args.get(at), value, None)?;
-        new += i64::from(!is_there);
+        let is_hidden = cx.fields()?.is_some_and(|fields| fields.hide(args.get(at)));
+        let is_new = cx.key.set_field(args.get(at), value, None)?;
+        new += i64::from(is_new || is_hidden);
     }
     cx.tell(Event::HSET);
     Ok(new)

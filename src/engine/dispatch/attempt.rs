@@ -11,7 +11,7 @@ use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
 use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, of_shard};
 use crate::engine::slot::ThreadSlot;
-use crate::limits::KEYS_AT_ONCE;
+use crate::limits::{KEYS_AT_ONCE, LINES_OF_STRING};
 use crate::store::{Done, Edit, KeyHash, Now};
 
 impl Engine {
@@ -177,6 +177,9 @@ impl Engine {
                 Edit::new(table, &self.shards().hasher, hash, call.first_key(), now, &mut done);
             let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
             let row = call.row();
+            if row.lines > LINES_OF_STRING {
+                cx.key.prefetch(row.lines);
+            }
             let looked = row.looks_up_first(&call.args).then(|| cx.key.is_there());
             slot.counted(call.command, || {
                 let result = match row.action {

@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::shards::{HeldTogether, Shards};
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{AHEAD, MGET_FREE_BYTES, READS_HELD};
+use crate::limits::{AHEAD, LINES_OF_STRING, MGET_FREE_BYTES, READS_HELD};
 use crate::store::{Candidate, EntryRef, Home, KeyHash, Look, Now, StringRef, Table};
 
 /// Calls that run together: each on the one shard of its key, all in one database, for clients that
@@ -114,7 +114,8 @@ impl Engine {
         let taken = hold(self.shards(), held, &mut places[group.end..], Taking::WORKER);
         let (places, db) = (&places[..group.end + taken], calls.db());
         let table = |place: usize| held.get(place).table(db);
-        find_candidates(&places[group.end..], &table, &mut ArrayVec::new());
+        let lines = COMMANDS[calls.command(group.start)].lines;
+        find_candidates(&places[group.end..], &table, lines, &mut ArrayVec::new());
         let ran = self.run_each(slot, calls, group.start, held, places, reply, is_enough);
         self.ledger.release_many(slot, held.drain());
         ran
@@ -212,8 +213,8 @@ impl Engine {
         let db = calls.db();
         let table = |place: usize| held.get(place).table(db);
         let mut candidates = ArrayVec::new();
-        find_candidates(places, &table, &mut candidates);
         let command = calls.command(first);
+        find_candidates(places, &table, COMMANDS[command].lines, &mut candidates);
         if !COMMANDS[command].reads_value || self.ledger.admission.is_emptied() {
             return 0;
         }
@@ -295,7 +296,7 @@ fn say_values(
     let mut values: ArrayVec<Option<StringRef<'_>>, AHEAD> = ArrayVec::new();
     let mut candidates = ArrayVec::new();
     let mut hits = 0;
-    find_candidates(places, &table, &mut candidates);
+    find_candidates(places, &table, LINES_OF_STRING, &mut candidates);
     for (candidate, placed) in candidates.iter_mut().zip(places) {
         let entry = looked(candidate, placed, table);
         hits += u64::from(entry.is_some());
@@ -334,6 +335,7 @@ fn say_values(
 fn find_candidates<'t>(
     places: &[Placed<'_>],
     table: &impl Fn(usize) -> Option<&'t Table>,
+    lines: usize,
     candidates: &mut ArrayVec<Candidate<'t>, AHEAD>,
 ) {
     let mut homes: ArrayVec<Home<'_>, AHEAD> = ArrayVec::new();
@@ -344,7 +346,7 @@ fn find_candidates<'t>(
     }
     for (&home, placed) in homes.iter().zip(places) {
         let candidate = home.candidate(placed.hash);
-        candidate.prefetch();
+        candidate.prefetch(lines);
         candidates.push(candidate);
     }
 }

@@ -4,6 +4,7 @@
 //! large, and that other entries may refer to as well.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,6 +159,20 @@ impl Entry {
         match self.other_value() {
             OtherValue::Reference(referred) => referred.pack(position, more),
             OtherValue::Block(_) => true,
+        }
+    }
+
+    /// Overwrites a part of a value in the block by bytes that are not in this entry. The part is
+    /// within the value, and as long as they are.
+    pub(in crate::store) fn overwrite_block(&mut self, part: Range<usize>, bytes: &[u8]) {
+        let shape = self.shape();
+        let (start, len) = (shape.value_at(), self.value_len());
+        assert!(self.flags() & REFERENCE == 0 && part.end <= len && part.len() == bytes.len());
+        // SAFETY: the part is within the value, and the value in the block; the bytes are in
+        // another.
+        unsafe {
+            let place = self.0.as_ptr().add(start + part.start);
+            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 

@@ -9,6 +9,8 @@
 //! reads only fields whose tag and length fit. If any field has an expiry, the block is *timed*: it
 //! begins with the first of them, which the entry reads, and has a time for every field.
 
+use std::ops::Range;
+
 use super::FieldRef;
 use crate::limits::{
     SMALL_HASH_BYTES, SMALL_HASH_ELEMENT_BYTES, SMALL_HASH_FIELDS, SMALL_TIMED_HASH_FIELDS,
@@ -107,7 +109,7 @@ impl<'a> Block<'a> {
             .find(|place| &self.bytes[place.at..place.at + field.len()] == field)
     }
 
-    fn value_range(self, place: FieldPlace) -> std::ops::Range<usize> {
+    fn value_range(self, place: FieldPlace) -> Range<usize> {
         let (fields, values) = self.lengths();
         let start = place.at + usize::from(fields[place.number]);
         start..start + usize::from(values[place.number])
@@ -133,6 +135,20 @@ impl<'a> Block<'a> {
             rest = behind;
             FieldRef { name, value, expire_at: self.expiry(number) }
         })
+    }
+
+    /// Where the value of a field is in the entry's value, if nothing but its bytes changes when
+    /// it is set to one with this length and expiry.
+    pub fn same_place(
+        self,
+        place: FieldPlace,
+        len: usize,
+        expire_at: Option<UnixMs>,
+    ) -> Option<Range<usize>> {
+        let range = self.value_range(place);
+        let start = if self.is_timed { TIME_BYTES } else { 0 };
+        (range.len() == len && self.expiry(place.number) == expire_at)
+            .then(|| start + range.start..start + range.end)
     }
 
     /// Whether it stays a block with this field, which is at `place` if it is there.
@@ -240,13 +256,14 @@ mod tests {
     /// Blocks against a list.
     #[test]
     fn a_block_is_the_list_that_it_was_made_of() {
-        let mut random = fastrand::Rng::with_seed(7);
+        let (mut random, mut in_place) = (fastrand::Rng::with_seed(7), 0);
         for round in 0..300 {
             let (mut block, mut is_timed) = (vec![0, 0], false);
             let mut list = Vec::<(Vec<u8>, Vec<u8>, Option<UnixMs>)>::new();
             for _ in 0..random.usize(1..200) {
                 let name = vec![b'a' + random.u8(0..26); random.usize(0..20)];
-                let value: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
+                let len = if random.bool() { 8 } else { random.usize(0..40) };
+                let value: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
                 let expire_at = (round % 3 == 0 && random.bool()).then(|| random.i64(0..1000));
                 let field = FieldRef { expire_at, ..plain(&name, &value) };
                 let (view, mut out) = (Block::new(&block, is_timed), Vec::new());
@@ -259,8 +276,16 @@ mod tests {
                         view.without(place, &mut out)
                     }
                     _ if !view.has_room(place, field) => continue,
-                    (_, at) => {
+                    (place, at) => {
                         let is_timed = view.with(place, field, &mut out);
+                        if let Some(place) = place
+                            && let Some(range) = view.same_place(place, value.len(), expire_at)
+                        {
+                            in_place += 1;
+                            let mut same = block.clone();
+                            same[range].copy_from_slice(&value);
+                            assert!(same == out);
+                        }
                         match at {
                             Some(at) => list[at] = (name, value, expire_at),
                             None => list.push((name, value, expire_at)),
@@ -286,6 +311,7 @@ mod tests {
                 }
             }
         }
+        assert!(in_place > 100);
     }
 
     #[test]

@@ -88,6 +88,12 @@ pub fn set(entry: &mut Entry, hasher: &KeyHasher, new: NewField<'_>) -> bool {
         Err(_) => return false,
     };
     let place = block.find(new.name);
+    if let (Some(place), Value::Inline(value)) = (place, new.value)
+        && let Some(range) = block.same_place(place, value.len(), new.expire_at)
+    {
+        entry.overwrite_block(range, value);
+        return false;
+    }
     match new.in_block(block, place) {
         Some(field) => {
             let mut out = SCRATCH.take();
