@@ -15,37 +15,37 @@ use crate::common::Random;
 
 #[test]
 fn requests() {
-    run("request", checks::request::check, 100_000);
+    run("request", checks::request::check, 50_000);
 }
 
 #[test]
 fn payloads() {
-    run("payload", checks::payload::check, 50_000);
+    run("payload", checks::payload::check, 25_000);
 }
 
 #[test]
 fn payloads_of_hashes() {
-    run("hash_payload", checks::hash_payload::check, 100_000);
+    run("hash_payload", checks::hash_payload::check, 50_000);
 }
 
 #[test]
 fn records() {
-    run("records", checks::records::check, 100_000);
+    run("records", checks::records::check, 50_000);
 }
 
 #[test]
 fn pushed_messages() {
-    run("pushed", checks::pushed::check, 100_000);
+    run("pushed", checks::pushed::check, 50_000);
 }
 
 #[test]
 fn snapshots() {
-    run("snapshot", checks::snapshot::check, 20_000);
+    run("snapshot", checks::snapshot::check, 10_000);
 }
 
 #[test]
 fn tls_records() {
-    run("tls", checks::tls::check, 30_000);
+    run("tls", checks::tls::check, 15_000);
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn streams() {
 
 #[test]
 fn memcacheds_requests() {
-    run("memcached", checks::memcached::check, 300_000);
+    run("memcached", checks::memcached::check, 150_000);
 }
 
 #[test]
 fn patterns() {
-    run("glob", checks::glob::check, 500_000);
+    run("glob", checks::glob::check, 250_000);
 }
 
 fn run(target: &str, check: fn(&[u8]), inputs: usize) {

@@ -249,7 +249,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: 250,
         failure_persistence: None,
         ..Default::default()
     })]

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use crate::command::logged_name;
 use crate::command::record::aof;
 
 /// The endings of files with commands.
@@ -37,7 +38,7 @@ fn damage_of(path: &Path) -> Option<String> {
     }
     let damage = aof::read(input, &mut |_| {}).ok()?.err()?;
     let key = damage.key.map_or(String::new(), |key| {
-        format!(", at or behind a record of key '{}'", key.escape_ascii())
+        format!(", at or behind a record of key '{}'", logged_name(&key))
     });
     Some(format!(
         " of its text, which is byte {} of {}{key}. What is in front of byte {} is whole; \
