@@ -281,7 +281,12 @@ impl Results {
                 commits.push(commit);
             }
         }
-        commits.join(" and ")
+        match commits.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} and {last}", others.join(", "))
+            }
+            _ => commits.concat(),
+        }
     }
 
     /// All that a page needs, in fewer bytes.
@@ -402,5 +407,7 @@ mod tests {
         assert_eq!(results.commits(), "a");
         results.outcomes.extend(["a", "b", "b"].map(outcome));
         assert_eq!(results.commits(), "a and b");
+        results.outcomes.push(outcome("c"));
+        assert_eq!(results.commits(), "a, b and c");
     }
 }
