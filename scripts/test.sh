@@ -23,7 +23,7 @@ for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "
 : >"$MIDI_SKIPS"
 [ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip_test any redis-py "there is no python3 with venv, or no redis-py"
 on_other_hosts() {
-    # They go on alone when the first host is done. Histories are short: they try midi more than its host.
+    # They go on alone when the first host is done. Fewer histories: they try midi more than its host.
     export RUST_TEST_THREADS=$((RUST_TEST_THREADS + 1))
     export MIDI_LINEARIZABILITY_ROUNDS=${MIDI_LINEARIZABILITY_ROUNDS:-8}
     said=$said.others failed=()

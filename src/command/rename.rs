@@ -40,7 +40,7 @@ pub(super) static COPY: Command = Command {
     other_dbs: OtherDbs::Named(copied_to),
     docs: Docs {
         summary: "Copies a value and its expiry to another key, optionally in another database. \
-                  Both keys share a large string: it is not copied. A hash is.",
+                  A large string is not copied: both keys share it. A hash is copied.",
         complexity: "O(N) for a hash, N being the number of its fields; O(1) for strings",
         args: &[
             arg("source", ArgKind::Key),

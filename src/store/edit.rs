@@ -203,13 +203,6 @@ impl<'a> Edit<'a> {
         self.now
     }
 
-    /// Prefetches so many cache lines of the key's entry. Worth it before the first look-up, for
-    /// commands that read more than the entry's beginning.
-    #[inline]
-    pub fn prefetch(&self, lines: usize) {
-        self.table.home(self.hash).candidate(self.hash).prefetch(lines);
-    }
-
     #[inline(always)]
     fn place(&self) -> KeyState {
         let known = self.place.get();

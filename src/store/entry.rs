@@ -259,8 +259,8 @@ impl Entry {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), len) }
     }
 
-    /// Prefetches so many of the entry's first cache lines, two at least: a short entry may cross
-    /// into a second one.
+    /// Prefetches the entry's first cache lines, at least two: a short entry may cross into a
+    /// second one.
     #[inline(always)]
     pub(super) fn prefetch(&self, lines: usize) {
         let line = |number| prefetch(self.0.as_ptr().wrapping_add(64 * number));

@@ -67,7 +67,7 @@ pub enum Look<'t> {
 }
 
 impl<'t> Candidate<'t> {
-    /// Prefetches so many cache lines of the entry.
+    /// Prefetches the entry's first cache lines.
     #[inline]
     pub fn prefetch(&self, lines: usize) {
         if let Some(entry) = &self.entry {

@@ -142,10 +142,10 @@ impl Table {
         self.home(hash).prefetch();
     }
 
-    /// Prefetches the entry itself, a little later.
+    /// Prefetches the first cache lines of the entry itself, a little later.
     #[inline]
-    pub fn prefetch_entry(&self, hash: KeyHash) {
-        self.home(hash).candidate(hash).prefetch(LINES_OF_STRING);
+    pub fn prefetch_entry(&self, hash: KeyHash, lines: usize) {
+        self.home(hash).candidate(hash).prefetch(lines);
     }
 
     /// Finds a key, expired or not.

@@ -93,6 +93,12 @@ impl Engine {
         let outcome = if self.run_short(slot, call, hash, &mut held, reply) {
             Outcome::Done
         } else {
+            let lines = call.row().lines;
+            if lines > LINES_OF_STRING
+                && let Some(table) = held.table(call.db)
+            {
+                table.prefetch_entry(hash, lines);
+            }
             self.run_with_room(slot, call, hash, shard, &mut held, reply)
         };
         self.ledger.release(slot, shard, held);
@@ -177,9 +183,6 @@ impl Engine {
                 Edit::new(table, &self.shards().hasher, hash, call.first_key(), now, &mut done);
             let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
             let row = call.row();
-            if row.lines > LINES_OF_STRING {
-                cx.key.prefetch(row.lines);
-            }
             let looked = row.looks_up_first(&call.args).then(|| cx.key.is_there());
             slot.counted(call.command, || {
                 let result = match row.action {

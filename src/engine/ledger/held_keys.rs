@@ -10,6 +10,7 @@ use crate::command::record::Record;
 use crate::command::{Events, HeldKeys, LoggedAs};
 use crate::engine::call::Call;
 use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, Shards, place_of};
+use crate::limits::LINES_OF_STRING;
 use crate::store::{Done, Edit, EntryRef, KeyHash, Now, read};
 
 /// A key with its hash.
@@ -50,7 +51,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         };
         let each = || names.iter().zip(&places).filter_map(table);
         each().for_each(|(hash, table)| table.prefetch(hash));
-        each().for_each(|(hash, table)| table.prefetch_entry(hash));
+        each().for_each(|(hash, table)| table.prefetch_entry(hash, LINES_OF_STRING));
         // These are long: they are made in their place.
         let keeping = ledger.keeping();
         let done = names.iter().map(|_| Done::keeping(keeping)).collect();

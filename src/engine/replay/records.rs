@@ -17,7 +17,7 @@ use super::super::slot::ThreadSlot;
 use super::ReplayError;
 use crate::command::record::{Record, Words};
 use crate::command::{Args, Event, Limits, Transcript, number_of};
-use crate::limits::AHEAD;
+use crate::limits::{AHEAD, LINES_OF_STRING};
 use crate::store::{Edit, Entry, Now, Store, UnixMs};
 use crate::sync::Locked;
 
@@ -109,7 +109,7 @@ impl Engine {
             held.at(place).1.db(at.db).prefetch(at.hash);
         }
         for (&Replayed { key: (_, at), .. }, &place) in records.iter().zip(&places) {
-            held.at(place).1.db(at.db).prefetch_entry(at.hash);
+            held.at(place).1.db(at.db).prefetch_entry(at.hash, LINES_OF_STRING);
         }
         let keep_bytes = self.settings().keep_bytes.load(Ordering::Relaxed);
         let (mut count, mut error) = (0, None);

@@ -162,8 +162,10 @@ impl Entry {
         }
     }
 
-    /// Overwrites a part of a value in the block by bytes that are not in this entry. The part is
-    /// within the value, and as long as they are.
+    /// Overwrites a part of the value in the block with as many bytes, which are not in this entry.
+    ///
+    /// # Panics
+    /// If the part is not within the value, or as long as the bytes.
     pub(in crate::store) fn overwrite_block(&mut self, part: Range<usize>, bytes: &[u8]) {
         let shape = self.shape();
         let (start, len) = (shape.value_at(), self.value_len());

@@ -61,14 +61,14 @@ const CAUSES: [(&str, &str, &str); 12] = [
     (
         "caches: growth of resident memory",
         "",
-        "With values of all sizes, spans and chunks leave some MiB unused, whatever the limit. The \
-         smallest limit here is 40 MiB.",
+        "With values of all sizes, spans and chunks leave some MiB unused, whatever the limit. \
+         They count most where it is smallest: 40 MiB here.",
     ),
     (
         "hashes on the RESP port, all cores",
         "",
         "Load and servers share both cores, and the load takes nearly as much of them as midi \
-         does. With half of a peer's CPU time a command, midi can be 1.8 times as fast here.",
+         does. With half of a peer's CPU time per command, midi can be 1.8 times as fast here.",
     ),
     (
         "long reads on the",

@@ -247,9 +247,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Cases of a model of the log: `PROPTEST_CASES`, or this many.
+fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").map_or(default, |text| text.parse().expect("PROPTEST_CASES"))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 250,
+        cases: cases(250),
         failure_persistence: None,
         ..Default::default()
     })]
@@ -286,7 +291,7 @@ fn pair_step() -> impl Strategy<Value = PairStep> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 200,
+        cases: cases(200),
         failure_persistence: None,
         ..Default::default()
     })]
