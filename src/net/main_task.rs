@@ -20,20 +20,18 @@ pub fn ask_main<P: Protocol>(
     caller: &mut PortCaller<'_, P>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer<P> + Send + 'static,
 ) {
-    let flow = &caller.session.flow();
-    let task = answering(flow.own_command, Arc::clone(&flow.client), question);
-    ask_main_later(caller, task);
+    let task = question_task(caller, question);
+    caller.engine().context().send_main_task(task);
 }
 
-/// As [`ask_main`], of a task that writes to keys.
-pub fn have_main_write<P: Protocol>(
+/// The task of [`ask_main`], not sent yet. The connection waits for it.
+pub fn question_task<P: Protocol>(
     caller: &mut PortCaller<'_, P>,
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer<P> + Send + 'static,
-) {
+) -> MainTask {
     let flow = &caller.session.flow();
     let task = answering(flow.own_command, Arc::clone(&flow.client), question);
-    let task = task_for(caller, task);
-    caller.engine().context().send_writing_task(task);
+    task_for(caller, task)
 }
 
 /// Sends the main thread a task for a connection, which waits until the task, or whoever gets the

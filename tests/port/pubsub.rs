@@ -148,6 +148,50 @@ fn both_doors_hear_both_doors_once_and_in_order() {
     assert!(list.contains(" flags=P ") && list.contains(" sub=0 psub=1 ssub=0 "), "{list}");
 }
 
+/// As Celery's result backend does: it subscribes, asks on another connection whether the result is
+/// there, and waits for the message if not.
+#[test]
+fn who_does_not_wait_for_the_answer_hears_what_is_published_afterwards() {
+    for mode in [Mode::Adaptive, Mode::Safe] {
+        // With one worker, commands of two connections run in the order in which they were sent.
+        let ported = Ported::start(Builder::new().load(mode.arguments()).load("threads 1"));
+        let (mut publisher, mut host) = (ported.client(), ported.host());
+        for round in 0..40 {
+            let (mut one, mut other) = (ported.client(), ported.client());
+            one.run("PING");
+            other.run("PING");
+            // The host confirms nothing for a while in half of the rounds.
+            if round % 2 == 0 {
+                host.send_line("DEBUG SLEEP 0.02");
+            }
+            one.send_line(&format!("SUBSCRIBE r{round}"));
+            other.send_line(&format!("PSUBSCRIBE r{round}*"));
+            publisher.send_line(&format!("GET r{round}"));
+            let seen = if round % 4 < 2 {
+                publisher.send_line("MULTI");
+                publisher.send_line(&format!("SETEX r{round} 100 v"));
+                publisher.send_line(&format!("PUBLISH r{round} done"));
+                publisher.send_line("EXEC");
+                assert!(publisher.read().is_null());
+                (0..3).for_each(|_| drop(publisher.read()));
+                publisher.read().array()[1].integer()
+            } else {
+                publisher.send_line(&format!("PUBLISH r{round} done"));
+                assert!(publisher.read().is_null());
+                publisher.read().integer()
+            };
+            assert_eq!(seen, 2, "round {round}");
+            one.read();
+            assert_eq!(message(one.read())[2], "done");
+            other.read();
+            assert_eq!(message(other.read())[3], "done");
+            if round % 2 == 0 {
+                host.read();
+            }
+        }
+    }
+}
+
 #[test]
 fn info_counts_the_ports_own() {
     let ported = Ported::start(Mode::Adaptive.builder());

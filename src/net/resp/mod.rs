@@ -25,6 +25,7 @@ mod named;
 mod pending_scripts;
 mod plain;
 mod protocol;
+mod published;
 mod reply;
 mod request;
 mod run;

@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::caller::RespCaller;
 use super::named::note;
 use super::pending_scripts::ScriptCall;
+use super::published::{after_subscribers, published_to};
 use super::session::{BUSY, Replies, RespSession};
 use crate::command::{
     Action, Args, COMMANDS, FoundCommand, Named, PortCommand, Scripting, find_call,
@@ -73,9 +74,14 @@ pub fn send_scripts(caller: &mut RespCaller<'_>) {
         calls.iter().any(interrupts),
         calls.iter().all(|(number, _)| COMMANDS[*number].flags.readonly),
     );
+    let channels = calls
+        .iter()
+        .filter_map(|(number, args)| args.with(|args| published_to(COMMANDS[*number], &args)))
+        .collect();
     let waiting = wait_for_task(caller);
     let work = ScriptsWork { calls, user, db, resp3, client, replies: Vec::new(), waiting };
-    let (context, task) = (caller.engine().context(), work.task());
+    let task = after_subscribers(&caller.worker.shared, channels, work.task());
+    let context = caller.engine().context();
     match (interrupts, reads) {
         (true, _) => context.send_interrupting_task(task),
         (false, true) => context.send_main_task(task),

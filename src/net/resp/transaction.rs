@@ -4,6 +4,7 @@ use std::mem::{replace, take};
 
 use smallvec::SmallVec;
 
+use super::published::{PublishedTo, published_to};
 use crate::command::{Args, Flags, Named, Transcript};
 use crate::engine::{ScriptReply, Watching};
 use crate::limits::TRANSACTION_BYTES_KEPT;
@@ -104,6 +105,18 @@ impl Transaction {
         self.ends[first..end]
             .iter()
             .map(|&end| &self.bytes[replace(&mut start, end)..end])
+            .collect()
+    }
+
+    /// The channels to which its commands send messages.
+    pub(super) fn publishes_to(&self) -> Vec<PublishedTo> {
+        if !self.flags.is_some_and(|flags| flags.script) {
+            return Vec::new();
+        }
+        let all = self.arguments();
+        let commands = self.commands.iter().enumerate();
+        commands
+            .filter_map(|(at, queued)| published_to(queued.named.row(), &self.args_of(at, &all)))
             .collect()
     }
 

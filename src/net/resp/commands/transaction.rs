@@ -20,9 +20,10 @@ use crate::command::{Action, Args, Error, Named, PortCommand, Reply, Transcript}
 use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, RefusalReason, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::flow::State;
-use crate::net::main_task::{ask_main, have_main_write};
+use crate::net::main_task::{ask_main, question_task};
 use crate::net::protocol::Protocol;
 use crate::net::resp::caller::RespCaller;
+use crate::net::resp::published::after_subscribers;
 use crate::net::resp::session::{BUSY, RespSession};
 use crate::net::resp::transaction::{ExecReplies, ExecReply, Transaction};
 use crate::net::shared::{Answer, PortCounts, count};
@@ -220,6 +221,7 @@ fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
     let asker = ExecAsker { user, db: caller.session.access.db, resp3: caller.session.resp3 };
     let writes =
         transaction.flags.is_some_and(|flags| flags.write || flags.host_write || flags.script);
+    let (channels, of_port) = (transaction.publishes_to(), Arc::clone(&caller.worker.shared));
     let work = move |locked: Locked<'_>,
                      engine: &Engine,
                      host: Option<&dyn Host>|
@@ -237,7 +239,9 @@ fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
             Err(text) => session.reply(output).error(&text),
         })
     };
-    if writes { have_main_write(caller, work) } else { ask_main(caller, work) }
+    let task = after_subscribers(&of_port, channels, question_task(caller, work));
+    let context = caller.engine().context();
+    if writes { context.send_writing_task(task) } else { context.send_main_task(task) }
 }
 
 /// Writes the number of replies; `exec_replies.rs` writes the replies. Closes a connection if they

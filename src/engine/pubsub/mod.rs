@@ -10,17 +10,23 @@
 //! a client is answered when the host has confirmed its subscription. Per name, one request is on
 //! its way at a time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+mod message;
+mod subscriptions;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+pub use message::HeardMessage;
+use subscriptions::SubscriptionList;
+pub use subscriptions::{ChannelName, Receivers, SubscriptionChange, SubscriptionWait};
+
 use crate::command::SubscriptionKind;
 use crate::command::glob;
 use crate::limits::UNHEARD_BYTES;
-use crate::store::SharedValue;
 
 /// Subscriptions of the ports' clients.
 #[derive(Default)]
@@ -30,157 +36,6 @@ pub struct PubSub {
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Bytes of messages that workers have not given to their clients.
     unheard: Arc<AtomicUsize>,
-}
-
-/// A channel, or a pattern, that clients subscribe to. All that keep it share its bytes.
-pub type ChannelName = Arc<[u8]>;
-
-/// A change that the host must be told of: a subscription begins (true), or ends.
-pub type SubscriptionChange = (SubscriptionKind, ChannelName, bool);
-
-#[derive(Default)]
-struct SubscriptionList {
-    by_kind: [HashMap<ChannelName, Subscription>; 3],
-    /// Names whose subscription at the host may have to change.
-    changed: Vec<(SubscriptionKind, ChannelName)>,
-}
-
-#[derive(Default)]
-struct Subscription {
-    /// Workers, and how many of their clients subscribe.
-    clients: SmallVec<[(usize, usize); 2]>,
-    /// The host has confirmed it.
-    is_at_host: bool,
-    /// A request to begin or end it is on its way to the host.
-    is_asked: bool,
-    /// It is on the list of changes.
-    is_listed: bool,
-    /// Clients that wait until the host has confirmed it.
-    waiting: Vec<Arc<SubscriptionWait>>,
-}
-
-/// A client's wait for subscriptions. It ends when nobody keeps this any more: each subscription
-/// that the host has not confirmed does.
-pub struct SubscriptionWait {
-    failure: Mutex<Option<Arc<str>>>,
-    end: Mutex<Option<EndOfWait>>,
-}
-
-/// Ends a wait. It gets the reason if the host could not be told of the subscriptions.
-type EndOfWait = Box<dyn FnOnce(Option<Arc<str>>) + Send>;
-
-impl SubscriptionWait {
-    /// A wait that is ended by `end`.
-    pub fn new(end: impl FnOnce(Option<Arc<str>>) + Send + 'static) -> Arc<Self> {
-        Arc::new(SubscriptionWait {
-            failure: Mutex::default(),
-            end: Mutex::new(Some(Box::new(end))),
-        })
-    }
-}
-
-impl Drop for SubscriptionWait {
-    fn drop(&mut self) {
-        if let Some(end) = self.end.get_mut().take() {
-            end(self.failure.get_mut().take());
-        }
-    }
-}
-
-/// A message, as the workers that have subscribers get it.
-pub struct HeardMessage {
-    /// What the subscription is to ...
-    pub kind: SubscriptionKind,
-    /// ... and its channel or pattern.
-    pub name: Box<[u8]>,
-    /// The message's channel.
-    pub channel: Box<[u8]>,
-    /// The message.
-    pub payload: SharedValue,
-    unheard: Arc<AtomicUsize>,
-    is_uncounted: AtomicBool,
-}
-
-impl HeardMessage {
-    /// It no longer counts as unheard: it waits with a client, whose own limit counts it, so that a
-    /// client that is never ready for it does not hold up the others.
-    pub fn uncount(&self) {
-        if !self.is_uncounted.swap(true, Ordering::Relaxed) {
-            self.unheard.fetch_sub(self.bytes(), Ordering::Relaxed);
-        }
-    }
-
-    /// Its size in bytes.
-    pub fn bytes(&self) -> usize {
-        self.name.len() + self.channel.len() + self.payload.bytes().len() + size_of::<Self>()
-    }
-}
-
-impl Drop for HeardMessage {
-    fn drop(&mut self) {
-        self.uncount();
-    }
-}
-
-/// Who hears a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Receivers {
-    /// Subscriptions of the listener's connection, each of which the host counts as a client.
-    pub at_host: usize,
-    /// Subscriptions of the ports' clients.
-    pub clients: usize,
-}
-
-impl Subscription {
-    fn clients(&self) -> usize {
-        self.clients.iter().map(|(_, clients)| clients).sum()
-    }
-
-    fn add(&mut self, worker: usize) {
-        match self.clients.iter_mut().find(|(of, _)| *of == worker) {
-            Some((_, clients)) => *clients += 1,
-            None => self.clients.push((worker, 1)),
-        }
-    }
-
-    fn remove(&mut self, worker: usize) {
-        if let Some(at) = self.clients.iter().position(|(of, _)| *of == worker) {
-            self.clients[at].1 -= 1;
-            if self.clients[at].1 == 0 {
-                self.clients.swap_remove(at);
-            }
-        }
-    }
-
-    fn count(&self, receivers: &mut Receivers) {
-        receivers.at_host += usize::from(self.is_at_host);
-        receivers.clients += self.clients();
-    }
-}
-
-impl SubscriptionList {
-    /// Notes that the host may have to be told of this name. True if it was not noted before.
-    fn note(&mut self, kind: SubscriptionKind, name: &ChannelName) -> bool {
-        let Some(subscription) = self.by_kind[kind as usize].get_mut(name) else { return false };
-        if subscription.is_listed || subscription.is_asked {
-            return false;
-        }
-        subscription.is_listed = true;
-        self.changed.push((kind, Arc::clone(name)));
-        true
-    }
-
-    /// A subscription is at the host as clients want it, so one that nobody wants is forgotten.
-    /// Returns the waits that this ends.
-    fn settle(&mut self, kind: SubscriptionKind, name: &ChannelName) -> Vec<Arc<SubscriptionWait>> {
-        let names = &mut self.by_kind[kind as usize];
-        let Some(subscription) = names.get_mut(name) else { return Vec::new() };
-        let ended = std::mem::take(&mut subscription.waiting);
-        if subscription.clients.is_empty() {
-            names.remove(name);
-        }
-        ended
-    }
 }
 
 impl PubSub {
@@ -230,6 +85,42 @@ impl PubSub {
         drop(list);
         if is_new {
             self.wake();
+        }
+    }
+
+    /// Subscriptions that hear a message on this channel, and that their clients wait for.
+    pub fn awaited(&self, channel: &[u8], is_shard: bool) -> Vec<(SubscriptionKind, ChannelName)> {
+        let (mut awaited, list) = (Vec::new(), self.list.lock());
+        let kind = if is_shard { SubscriptionKind::Shard } else { SubscriptionKind::Channel };
+        if let Some((name, subscription)) = list.by_kind[kind as usize].get_key_value(channel)
+            && !subscription.waiting.is_empty()
+        {
+            awaited.push((kind, Arc::clone(name)));
+        }
+        if !is_shard {
+            let kind = SubscriptionKind::Pattern;
+            let patterns = list.by_kind[kind as usize].iter();
+            let waited = patterns.filter(|(_, subscription)| !subscription.waiting.is_empty());
+            let matching = waited.filter(|(pattern, _)| glob::matches(pattern, channel));
+            awaited.extend(matching.map(|(pattern, _)| (kind, Arc::clone(pattern))));
+        }
+        awaited
+    }
+
+    /// Has `wait` last until the clients that wait for these subscriptions need no longer do so.
+    pub fn wait_with(
+        &self,
+        awaited: &[(SubscriptionKind, ChannelName)],
+        wait: &Arc<SubscriptionWait>,
+    ) {
+        let mut list = self.list.lock();
+        for (kind, name) in awaited {
+            match list.by_kind[*kind as usize].get_mut(name) {
+                Some(subscription) if !subscription.waiting.is_empty() => {
+                    subscription.waiting.push(Arc::clone(wait));
+                }
+                _ => {}
+            }
         }
     }
 
@@ -335,7 +226,7 @@ impl PubSub {
                 }
             }
         }
-        failed.iter().for_each(|wait| *wait.failure.lock() = failure.clone());
+        failed.iter().for_each(|wait| wait.fail(failure.clone()));
     }
 
     /// For the listener: whether the workers have so much to do that no more should be read.
@@ -351,15 +242,7 @@ impl PubSub {
         channel: &[u8],
         payload: &[u8],
     ) -> (SmallVec<[usize; 16]>, Arc<HeardMessage>) {
-        let message = HeardMessage {
-            kind,
-            name: name.into(),
-            channel: channel.into(),
-            payload: SharedValue::new(payload.to_vec()),
-            unheard: Arc::clone(&self.unheard),
-            is_uncounted: AtomicBool::new(false),
-        };
-        self.unheard.fetch_add(message.bytes(), Ordering::Relaxed);
+        let message = HeardMessage::new(kind, name, channel, payload, &self.unheard);
         let list = self.list.lock();
         let subscription = list.by_kind[kind as usize].get(name);
         let workers =
@@ -370,6 +253,8 @@ impl PubSub {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     const KIND: SubscriptionKind = SubscriptionKind::Channel;
@@ -408,6 +293,33 @@ mod tests {
         assert!(all.unheard.load(Ordering::Relaxed) > 0);
         drop(message);
         assert_eq!(all.unheard.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_publisher_waits_with_those_that_subscribe() {
+        let all = PubSub::default();
+        let (first, _first_ends) = wait();
+        all.subscribe(0, KIND, b"c", || first);
+        let (second, _second_ends) = wait();
+        all.subscribe(0, SubscriptionKind::Pattern, b"c*", || second);
+        assert_eq!(all.awaited(b"c", true), []);
+        assert_eq!(all.awaited(b"d", false), []);
+        let awaited = all.awaited(b"c", false);
+        assert_eq!(awaited.len(), 2);
+        let (publisher, ends) = wait();
+        all.wait_with(&awaited, &publisher);
+        drop(publisher);
+        all.take_changes();
+        all.confirmed(KIND, b"c", true);
+        assert!(ends.lock().is_empty());
+        all.confirmed(SubscriptionKind::Pattern, b"c*", true);
+        assert_eq!(*ends.lock(), [false]);
+        assert_eq!(all.awaited(b"c", false), []);
+        // Who is late does not wait.
+        let (late, ends) = wait();
+        all.wait_with(&awaited, &late);
+        drop(late);
+        assert_eq!(*ends.lock(), [false]);
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! The subscriptions of the ports' clients, and who waits for them.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::command::SubscriptionKind;
+
+/// A channel, or a pattern, that clients subscribe to. All that keep it share its bytes.
+pub type ChannelName = Arc<[u8]>;
+
+/// A change that the host must be told of: a subscription begins (true), or ends.
+pub type SubscriptionChange = (SubscriptionKind, ChannelName, bool);
+
+#[derive(Default)]
+pub(super) struct SubscriptionList {
+    pub(super) by_kind: [HashMap<ChannelName, Subscription>; 3],
+    /// Names whose subscription at the host may have to change.
+    pub(super) changed: Vec<(SubscriptionKind, ChannelName)>,
+}
+
+#[derive(Default)]
+pub(super) struct Subscription {
+    /// Workers, and how many of their clients subscribe.
+    pub(super) clients: SmallVec<[(usize, usize); 2]>,
+    /// The host has confirmed it.
+    pub(super) is_at_host: bool,
+    /// A request to begin or end it is on its way to the host.
+    pub(super) is_asked: bool,
+    /// It is on the list of changes.
+    pub(super) is_listed: bool,
+    /// Waits of clients that subscribe, and of those that publish to them, until the host has
+    /// confirmed it.
+    pub(super) waiting: Vec<Arc<SubscriptionWait>>,
+}
+
+/// A client's wait for subscriptions. It ends when nobody keeps this any more: each subscription
+/// that the host has not confirmed does.
+pub struct SubscriptionWait {
+    failure: Mutex<Option<Arc<str>>>,
+    end: Mutex<Option<EndOfWait>>,
+}
+
+/// Ends a wait. It gets the reason if the host could not be told of the subscriptions.
+type EndOfWait = Box<dyn FnOnce(Option<Arc<str>>) + Send>;
+
+impl SubscriptionWait {
+    /// A wait that is ended by `end`.
+    pub fn new(end: impl FnOnce(Option<Arc<str>>) + Send + 'static) -> Arc<Self> {
+        Arc::new(SubscriptionWait {
+            failure: Mutex::default(),
+            end: Mutex::new(Some(Box::new(end))),
+        })
+    }
+
+    /// It will end with this failure.
+    pub(super) fn fail(&self, why: Option<Arc<str>>) {
+        *self.failure.lock() = why;
+    }
+}
+
+impl Drop for SubscriptionWait {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.get_mut().take() {
+            end(self.failure.get_mut().take());
+        }
+    }
+}
+
+/// Who hears a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receivers {
+    /// Subscriptions of the listener's connection, each of which the host counts as a client.
+    pub at_host: usize,
+    /// Subscriptions of the ports' clients.
+    pub clients: usize,
+}
+
+impl Subscription {
+    fn clients(&self) -> usize {
+        self.clients.iter().map(|(_, clients)| clients).sum()
+    }
+
+    pub(super) fn add(&mut self, worker: usize) {
+        match self.clients.iter_mut().find(|(of, _)| *of == worker) {
+            Some((_, clients)) => *clients += 1,
+            None => self.clients.push((worker, 1)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, worker: usize) {
+        if let Some(at) = self.clients.iter().position(|(of, _)| *of == worker) {
+            self.clients[at].1 -= 1;
+            if self.clients[at].1 == 0 {
+                self.clients.swap_remove(at);
+            }
+        }
+    }
+
+    pub(super) fn count(&self, receivers: &mut Receivers) {
+        receivers.at_host += usize::from(self.is_at_host);
+        receivers.clients += self.clients();
+    }
+}
+
+impl SubscriptionList {
+    /// Notes that the host may have to be told of this name. True if it was not noted before.
+    pub(super) fn note(&mut self, kind: SubscriptionKind, name: &ChannelName) -> bool {
+        let Some(subscription) = self.by_kind[kind as usize].get_mut(name) else { return false };
+        if subscription.is_listed || subscription.is_asked {
+            return false;
+        }
+        subscription.is_listed = true;
+        self.changed.push((kind, Arc::clone(name)));
+        true
+    }
+
+    /// A subscription is at the host as clients want it, so one that nobody wants is forgotten.
+    /// Returns the waits that this ends.
+    pub(super) fn settle(
+        &mut self,
+        kind: SubscriptionKind,
+        name: &ChannelName,
+    ) -> Vec<Arc<SubscriptionWait>> {
+        let names = &mut self.by_kind[kind as usize];
+        let Some(subscription) = names.get_mut(name) else { return Vec::new() };
+        let ended = std::mem::take(&mut subscription.waiting);
+        if subscription.clients.is_empty() {
+            names.remove(name);
+        }
+        ended
+    }
+}
