@@ -208,7 +208,7 @@ fn a_replica_tells_of_stale_items_and_lets_nobody_win() {
 fn a_user_needs_the_rights_for_what_a_flag_does() {
     let server = WithMemcached::start(Builder::new());
     let mut host = server.server.client();
-    server.client().lines("ms a 1\nx\n");
+    server.client().lines("ms a 1\nx\nms stale 1\nx\nmd stale I\n");
     host.ok("ACL SETUSER some on >pass ~* +get +midi.get");
     host.ok("CONFIG SET requirepass secret");
     let mut client = server.client();
@@ -216,13 +216,25 @@ fn a_user_needs_the_rights_for_what_a_flag_does() {
     assert_eq!(client.read_until("\r\n"), "CLIENT_ERROR unauthenticated\r\n");
     client.send(b"set x 0 0 9\r\nsome pass\r\n");
     assert_eq!(client.read_until("\r\n"), "STORED\r\n");
-    assert_eq!(client.lines("mg a v\nmg a R10\n"), "VA 1\nx\nHD\n");
-    for sent in
-        ["mg a T10\n", "mg a N10\n", "ms a 1\ny\n", "ms a 1 q\ny\n", "md a\n", "md a I\n", "ma a\n"]
-    {
+    assert_eq!(client.lines("mg a v\nmg stale\nmg stale\n"), "VA 1\nx\nHD X\nHD X\n");
+    for sent in [
+        "mg a T10\n",
+        "mg a R10\n",
+        "mg a N10\n",
+        "ms a 1\ny\n",
+        "ms a 1 q\ny\n",
+        "md a\n",
+        "md a I\n",
+        "ma a\n",
+    ] {
         let said = client.lines(sent);
         assert!(said.starts_with("SERVER_ERROR NOPERM "), "{sent}: {said}");
     }
+    host.ok("ACL SETUSER some +getex +midi.getex");
+    let mut winner = server.client();
+    winner.send(b"set x 0 0 9\r\nsome pass\r\n");
+    assert_eq!(winner.read_until("\r\n"), "STORED\r\n");
+    assert_eq!(winner.lines("mg a R10\nmg stale\n"), "HD\nHD X W\n");
     // Flags that do more than their command.
     for (rights, refused) in [("+getset", "mg a N10 T10\n"), ("+incrby", "ma n T10\nma n N10\n")] {
         let midis = rights.replace('+', "+midi.");

@@ -144,10 +144,12 @@ impl<'i> Planned<'i> {
 
     fn meta(rows: &ItemRows, meta: MetaRequest<'i>, ends: (usize, bool)) -> Self {
         let MetaRequest { command, key, flags, value, .. } = meta;
+        // It sets an expiry, or marks the item as somebody's to renew.
+        let renews = flags.has(b'T') || flags.has(b'R');
         let (numbers, name): (_, &[u8]) = match command {
             // It returns what was there, and may set a value, or its expiry.
             MetaCommand::Get if flags.has(b'N') => ((rows.mg_vivify, rows.getset), b"mc-mg"),
-            MetaCommand::Get if flags.has(b'T') => ((rows.mg_renew, rows.getex), b"mc-mg"),
+            MetaCommand::Get if renews => ((rows.mg_renew, rows.getex), b"mc-mg"),
             MetaCommand::Get => ((rows.mg_renew, rows.get), b"mc-mg"),
             MetaCommand::Set if flags.mode() == b'A' => ((rows.ms, rows.append), b"mc-ms"),
             MetaCommand::Set => ((rows.ms, rows.set), b"mc-ms"),
@@ -167,7 +169,7 @@ impl<'i> Planned<'i> {
             Planned::new(numbers, [name, key, flags.text()], ReplyForm::Said, ends)
         };
         match command {
-            MetaCommand::Get if flags.has(b'N') && flags.has(b'T') => {
+            MetaCommand::Get if flags.has(b'N') && renews => {
                 planned.rights.push(rows.getex);
             }
             MetaCommand::Count if flags.has(b'N') || flags.has(b'T') => {
@@ -185,6 +187,9 @@ impl<'i> Planned<'i> {
         matches!(request, MemcachedRequest::Meta(meta) if !writes(meta))
             && self.command == ROWS.mg_renew
     }
+
+    /// The row whose rights its user needs to mark a stale item.
+    pub const MARKS: usize = ROWS.getex;
 
     /// Makes it one that only reads.
     pub fn only_read(&mut self) {

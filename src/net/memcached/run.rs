@@ -199,8 +199,10 @@ pub(super) fn planned<'i>(
         planned.draw_no_number();
     }
     if planned.may_only_read(&request) {
-        let flags = COMMANDS[planned.command].flags;
-        if caller.engine().ledger.gate(Intent::OfPort(flags)) != Gate::Go {
+        let (flags, engine) = (COMMANDS[planned.command].flags, caller.engine());
+        let may_mark =
+            || caller.session.access.may(engine, Planned::MARKS, &planned.args_of_rights());
+        if engine.ledger.gate(Intent::OfPort(flags)) != Gate::Go || !may_mark() {
             planned.only_read();
         }
     }
