@@ -17,6 +17,10 @@ pub const FREED_AT_ONCE_FIELDS: usize = 256;
 /// some 50 µs, as long as a slice of one.
 pub const LONG_READ_FIELDS: usize = 1000;
 
+/// HSCAN looks at about this many fields in a call, whatever its COUNT: so many take about a
+/// millisecond, on the main thread, too.
+pub const SCANNED_FIELDS: usize = 10_000;
+
 /// About how many bytes of a whole hash are in one record of the log.
 pub const HASH_RECORD_BYTES: usize = 64 << 10;
 

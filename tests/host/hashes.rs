@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::hosts::host;
 use crate::common::port::Ported;
 use crate::common::{
-    Builder, Client, Door, Mode, Random, Twin, Value, in_all_modes_and_protocols, wait_until, words,
+    Builder, Client, Door, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols,
+    wait_until, words,
 };
 
 /// Runs one test body with a hash of midi's beside the host's, through all doors and with both
@@ -564,4 +565,32 @@ fn writers_beside_readers() {
         assert_eq!(found["count"].text(), (4 * TURNS).to_string());
         assert_eq!(found.len(), 3 + 4 * TURNS);
     }
+}
+
+/// A call of HSCAN that may look at all fields still lets others on after some of them.
+#[test]
+fn a_scan_of_fields_comes_in_parts_whatever_its_count() {
+    in_all_modes(|mode, server| {
+        let mut client = server.client();
+        let all: Vec<String> = (0..25_000).map(|number| format!("f{number}")).collect();
+        for part in all.chunks(5000) {
+            let mut line = vec!["MIDI.HSET", "h"];
+            part.iter().for_each(|field| line.extend([field, "v"]));
+            client.call(&line);
+        }
+        for pattern in ["*", "none"] {
+            let (mut cursor, mut found, mut calls) = ("0".to_owned(), Vec::new(), 0);
+            while calls == 0 || cursor != "0" {
+                let line = format!("MIDI.HSCAN h {cursor} COUNT 1000000 MATCH {pattern} NOVALUES");
+                let reply = client.run(&line).array();
+                cursor = reply[0].text();
+                found.extend(reply[1].clone().array().iter().map(Value::text));
+                calls += 1;
+            }
+            assert!((3..10).contains(&calls), "{mode:?}: {calls} calls");
+            found.sort();
+            found.dedup();
+            assert_eq!(found.len(), if pattern == "*" { all.len() } else { 0 }, "{mode:?}");
+        }
+    });
 }

@@ -7,6 +7,7 @@ use crate::command::{
     Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, OneKey, Reply, Run,
     arg, key_pattern, tips, word,
 };
+use crate::limits::SCANNED_FIELDS;
 use crate::store::FieldCursor;
 
 pub(in crate::command) static HSCAN: Command = Command {
@@ -47,7 +48,8 @@ impl FieldScan {
             if args.is(at, "count") && has_next {
                 at += 1;
                 let count = usize::try_from(args.integer(at)?).ok();
-                scan.count = count.filter(|&count| count >= 1).ok_or(Error::Syntax)?;
+                let count = count.filter(|&count| count >= 1).ok_or(Error::Syntax)?;
+                scan.count = count.min(SCANNED_FIELDS);
             } else if args.is(at, "match") && has_next {
                 at += 1;
                 scan.pattern = key_pattern(args.get(at), limits)?;
