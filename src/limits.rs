@@ -453,7 +453,7 @@ pub const ACCEPTED_PER_TURN: usize = 64;
 pub const MESSAGES_TURN: Duration = Duration::from_micros(500);
 
 /// How often a connection that the host holds up retries.
-pub const DEFERRED_NAP: Duration = Duration::from_micros(500);
+pub const DEFERRED_NAP: Duration = Duration::from_millis(1);
 
 /// A client that sends no more and whose command has waited for a shard for longer than this counts
 /// as gone: one that only has nothing more to send is answered sooner, unless a script holds the

@@ -150,9 +150,9 @@ errors! {
     OverDatabaseLimit(db: u32) => format!(
         "OOM command not allowed when used memory > 'midi.db-maxmemory' of database {db}."
     ),
-    /// The host's other data has filled `maxmemory`, and midi has no key to evict.
+    /// The host's limit is reached, by whoever's data, and midi has no key to evict.
     NothingToEvict =>
-        "OOM command not allowed: other data fills 'maxmemory', and midi has no key to evict. \
+        "OOM command not allowed when used memory > 'maxmemory', and midi has no key to evict. \
          midi.maxmemory reserves memory for midi's keys.",
     /// The host cannot write to its AOF; the system's number of the error, 0 if it is not known.
     AofError(errno: i32) => aof_error(errno),

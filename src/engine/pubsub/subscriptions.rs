@@ -103,6 +103,14 @@ impl Subscription {
         receivers.at_host += usize::from(self.is_at_host);
         receivers.clients += self.clients();
     }
+
+    /// Counts those that hear a message now: none before the host has confirmed it, or while the
+    /// listener is not connected.
+    pub(super) fn count_hearing(&self, receivers: &mut Receivers) {
+        if self.is_at_host {
+            self.count(receivers);
+        }
+    }
 }
 
 impl SubscriptionList {

@@ -24,8 +24,6 @@ const WAKER: Mark = u64::MAX;
 pub struct Epoll {
     epoll: OwnedFd,
     ticker: OwnedFd,
-    /// The system supports waits of less than a millisecond (Linux 5.11).
-    fine: bool,
 }
 
 impl Epoll {
@@ -38,7 +36,7 @@ impl Epoll {
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
         let ticker = ticker()?;
         epoll::add(&epoll, &ticker, EventData::new_u64(TICKER), EventFlags::IN | EventFlags::ET)?;
-        Ok(Epoll { epoll, ticker, fine: true })
+        Ok(Epoll { epoll, ticker })
     }
 
     fn wait_for_events(
@@ -46,10 +44,9 @@ impl Epoll {
         at_most: Duration,
         happened: &mut Vec<Happened>,
     ) -> Result<(), Errno> {
-        let coarse = Duration::from_millis(at_most.as_micros().div_ceil(1000) as u64);
-        let wait = if self.fine { at_most } else { coarse };
-        let limit =
-            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        // rustix rounds it up to a millisecond: it does without epoll_pwait2, of Linux 5.11.
+        let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, i64::from(at_most.subsec_nanos()));
+        let limit = Timespec { tv_sec, tv_nsec };
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
         let limit = (at_most < LONG).then_some(&limit);
         let (events, _) = epoll::wait(&self.epoll, &mut events[..], limit)?;
@@ -92,10 +89,8 @@ impl Driver for Epoll {
     }
 
     fn wait(&mut self, at_most: Duration, happened: &mut Vec<Happened>) {
-        if self.wait_for_events(at_most, happened) == Err(Errno::NOSYS) {
-            self.fine = false;
-        }
         // An interrupted wait is a short wait.
+        let _ = self.wait_for_events(at_most, happened);
     }
 
     #[inline]
