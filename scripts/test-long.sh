@@ -3,6 +3,7 @@
 # sanitizer, fuzzer, long random tests. Runs every stage, or the named ones, and fails at the end
 # if one of them failed. Each has its own build: all together need some 10 GB below target/.
 . "$(dirname "$0")/setup.sh"
+. scripts/hosts.sh
 setup redis
 
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -93,6 +94,28 @@ tsan_stage() {
     run sanitize "$flags" tsan "${test[@]}" --lib -- store shard sync net::
     run sanitize "$flags" tsan "${test[@]}" --test engine -- _threads::
     MIDI_IO=io_uring run sanitize "$flags" tsan "${test[@]}" --test engine -- port_threads::
+}
+
+aarch64_stage() {
+    heading "aarch64, emulated: unit tests, the engine's, the loom models, and tests with a server"
+    local target=aarch64-unknown-linux-gnu qemu="qemu-aarch64 -L /usr/aarch64-linux-gnu" cross=aarch64-linux-gnu-gcc
+    [ "$host" != "$target" ] || { skip "this is one: make test does it" && return 0; }
+    rustup target add "$target" || { skip "no standard library for $target" && return 0; }
+    { have qemu-aarch64 && have "$cross"; } || apt_install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross ||
+        { skip "no qemu-user and $cross" && return 0; }
+    local -x CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cross CC_aarch64_unknown_linux_gnu=$cross
+    local -x CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$qemu
+    # Without --workspace: see rustix in benches/harness/Cargo.toml. qemu-user has no epoll_pwait2.
+    local built=(--release --locked --target "$target" --target-dir "$root/target/aarch64")
+    run cargo test "${built[@]}" --lib --test engine
+    run env RUSTFLAGS="--cfg loom" cargo test "${built[@]}-loom" --test engine
+    # Those that a slow server without preloaded libraries passes. Its sums of fractions differ (docs/hosts.md).
+    emulated_host || { skip "tests with a server: $why" && return 0; }
+    run cargo build "${built[@]}"
+    MIDI_REDIS_SERVER=$host_server MIDI_MODULE=$root/target/aarch64/$target/release/libmidi.so MIDI_HOST=redis-7.0 \
+        run cargo test --locked --no-fail-fast --test host --test port -- \
+        --skip hashes::replies_are_those_of_the_host --skip snapshots::save_points \
+        hashes:: field_expiry:: snapshots:: session:: serving:: transactions:: pubsub:: scripts:: watch:: memcached::
 }
 
 # MIDI_FUZZ_SECONDS is the time per target. Findings go to fuzz/artifacts.
@@ -212,7 +235,7 @@ redis_units_stage() {
         cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom asan tsan fuzz random differential linearizability large sockets io_uring snapshots failovers redis_units)
+all=(loom aarch64 asan tsan fuzz random differential linearizability large sockets io_uring snapshots failovers redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."
