@@ -137,14 +137,15 @@ impl<'a> Filtered<'a> {
         self.string(number).map_or(&[], HostString::bytes)
     }
 
-    /// Replaces argument `number`.
+    /// Replaces argument `number`. What [`Filtered::arg`] gave of it is not valid any more: the
+    /// host frees it.
     pub fn replace(self, number: i32, text: &[u8]) {
         let string = OwnString::new(text).into_raw();
         // SAFETY: the filter's own context; the host takes over the reference.
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, number, string) };
     }
 
-    /// Replaces argument `number` by this very string.
+    /// As [`Filtered::replace`], by this very string.
     pub fn replace_by(self, number: i32, string: HostString<'_>) {
         let string = string.hold().into_raw();
         // SAFETY: as for [`Filtered::replace`].

@@ -73,17 +73,19 @@ impl PortScripts {
         self.is_running.get()
     }
 
-    /// Makes a script's command midi's. `name` is its own name.
+    /// Makes a script's command midi's. `name` is its own name, which is not valid afterwards.
+    /// False if the command stays the host's, with its name.
     #[cold]
-    pub fn rename(&self, command: Filtered<'_>, name: &[u8]) {
+    pub fn rename(&self, command: Filtered<'_>, name: &[u8]) -> bool {
         let is_in = |list: &[&[u8]]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
         match Named::find(name) {
             Some(named) if !named.row().is_of_ports() => {
                 command.replace_by(0, self.names.lock().of(named));
             }
-            _ if is_in(&OF_HOST) || is_in(&UNTOUCHED) => {}
+            _ if is_in(&OF_HOST) || is_in(&UNTOUCHED) => return false,
             _ => command.insert(0, UNSUPPORTED),
         }
+        true
     }
 
     fn allows_oom(&self, ctx: Ctx<'_>, row: &Command, args: &Args<'_>) -> bool {

@@ -49,8 +49,9 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
     here.unit.asks.set(true);
     let name = here.renamed.meaning(name, command);
-    if here.scripts.are_running() {
-        guarded((), || here.scripts.rename(command, name));
+    // The host has given up the old name then: nothing may look at it any more.
+    if here.scripts.are_running() && guarded(false, || here.scripts.rename(command, name)) {
+        return;
     }
     match name.len() {
         // GET, SET and DEL are as long as ACL: a look at the first letter rules them out.
