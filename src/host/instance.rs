@@ -44,7 +44,7 @@ use super::state::persistence::{
 };
 use super::state::scripts::PortScripts;
 use super::state::slots::SlotMoves;
-use super::state::{Flag, part};
+use super::state::{BuiltSettings, Flag, part};
 use crate::engine::{Engine, Locked, Waker};
 
 /// MODULE LIST's `ver`, as Redis's own modules count: 1.2.3 is 10203.
@@ -67,6 +67,8 @@ part! {
     /// them.
     pub struct Instance {
         loaded: OnceLock<Loaded> = OnceLock::new(),
+        /// The settings before any load has changed them.
+        pub built_settings: OnceLock<BuiltSettings> = OnceLock::new(),
         /// The host's present activity, and whether its clients are paused.
         pub doing: Doing = Doing::new(),
         pub pause: Pause = Pause::new(),

@@ -72,7 +72,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     }
     kept::this_is_main();
     log_panics();
-    config::load(ctx, args)?;
+    config::load(ctx, args, &instance().built_settings)?;
     warn_of_config(ctx);
     let (databases, cluster) = config::databases(ctx);
     let engine_config = config::engine_config(databases, cluster);

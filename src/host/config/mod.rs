@@ -6,11 +6,13 @@ mod registered;
 pub mod table;
 pub mod tls;
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use midi_module_api as raw;
 
 use super::api::{Ctx, c_text};
+use super::state::BuiltSettings;
 use crate::command::Cluster;
 use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings, Speaks};
 use crate::limits;
@@ -21,11 +23,12 @@ use table::{
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
 /// what its configuration file names. So what CONFIG REWRITE wrote there wins over the load
-/// arguments.
+/// arguments. `built` keeps the settings before any load.
 ///
 /// # Errors
 /// The fault, for the host's log.
-pub fn load(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<(), String> {
+pub fn load(ctx: Ctx<'_>, args: &[&[u8]], built: &OnceLock<BuiltSettings>) -> Result<(), String> {
+    table::reset(built);
     ask_host_for_defaults(ctx);
     arguments::read(args)?;
     if !registered::register(ctx) || !registered::read_file(ctx) {

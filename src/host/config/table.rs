@@ -3,12 +3,14 @@
 
 use std::ops::RangeInclusive;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
 use midi_module_api as raw;
 use parking_lot::Mutex;
 
 use super::super::api::RawString;
+use super::super::state::BuiltSettings;
 use crate::command::parse_integer;
 use crate::engine::{Engine, Policy, Settings};
 use crate::limits;
@@ -306,6 +308,21 @@ pub static TEXTS: [Text; 16] = [
     text("tls-protocols", Mutability::Tls, |_| true, ""),
     text("tls-ciphersuites", Mutability::Tls, |_| true, ""),
 ];
+
+/// Gives all settings the values that midi was built with. After a load that was refused they may
+/// still have what that one set: musl never unloads a library.
+pub fn reset(built: &OnceLock<BuiltSettings>) {
+    let (numbers, switches, texts) = built.get_or_init(|| {
+        (
+            NUMBERS.iter().map(|number| number.value.load(Ordering::Relaxed)).collect(),
+            SWITCHES.iter().map(|switch| switch.value.load(Ordering::Relaxed)).collect(),
+            TEXTS.iter().map(|text| text.value.lock().clone()).collect(),
+        )
+    });
+    NUMBERS.iter().zip(numbers).for_each(|(to, &built)| to.value.store(built, Ordering::Relaxed));
+    SWITCHES.iter().zip(switches).for_each(|(to, &built)| to.value.store(built, Ordering::Relaxed));
+    TEXTS.iter().zip(texts).for_each(|(to, built)| to.value.lock().clone_from(built));
+}
 
 /// The text setting `name`, which must be one of [`TEXTS`].
 pub fn named(name: &str) -> &'static Text {

@@ -38,6 +38,9 @@ macro_rules! part {
 }
 pub(super) use part;
 
+/// The values of all settings that midi was built with: numbers, switches and texts.
+pub type BuiltSettings = (Vec<i64>, Vec<bool>, Vec<String>);
+
 /// Yes or no.
 pub struct Flag(AtomicBool);
 
