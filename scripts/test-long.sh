@@ -118,6 +118,27 @@ aarch64_stage() {
         hashes:: field_expiry:: snapshots:: session:: serving:: transactions:: pubsub:: scripts:: watch:: memcached::
 }
 
+# What make dist makes for Alpine, on a Redis that is built for musl, too. Left out: tests that load glibc's libraries
+# into the server, and those of numbers that musl reads in its own way.
+musl_stage() {
+    heading "musl: the module for Alpine on a server for musl"
+    local target=x86_64-unknown-linux-musl sources=$root/target/redis-musl include=/usr/include
+    [ "$host" = x86_64-unknown-linux-gnu ] || { skip "for x86_64 only" && return 0; }
+    rustup target add "$target" || { skip "no standard library for $target" && return 0; }
+    have musl-gcc || apt_install musl-tools || { skip "no musl-gcc" && return 0; }
+    [ -e "$sources/src/server.c" ] || { mkdir -p "$sources" &&
+        curl -fsSL "$(debian_mirror)/pool/main/r/redis/redis_7.0.15.orig.tar.gz" |
+        tar xz -C "$sources" --strip-components 1; } || { skip "could not fetch Redis's sources" && return 0; }
+    run make -s -C "$sources/src" redis-server MALLOC=libc \
+        CC="musl-gcc -idirafter $include -idirafter $include/x86_64-linux-gnu"
+    run env TARGETS="$target" bash scripts/dist.sh
+    MIDI_REDIS_SERVER=$sources/src/redis-server MIDI_HOST=redis-7.0 \
+        MIDI_MODULE=$(echo "$root"/target/dist/midi-*-"$target"/libmidi.so) \
+        run cargo test --locked --no-fail-fast --test host --test port -- \
+        acl:: bitmaps:: commands:: config:: field_expiry:: hashes:: notifications:: settings:: snapshots:: \
+        clients:: memcached pubsub scripts:: serving:: session:: tls:: transactions:: watchers::
+}
+
 # MIDI_FUZZ_SECONDS is the time per target. Findings go to fuzz/artifacts.
 fuzz_stage() {
     heading "fuzzer: any bytes for the parsers"
@@ -235,7 +256,7 @@ redis_units_stage() {
         cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom aarch64 asan tsan fuzz random differential linearizability large sockets io_uring snapshots failovers redis_units)
+all=(loom aarch64 musl asan tsan fuzz random differential linearizability large sockets io_uring snapshots failovers redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."
