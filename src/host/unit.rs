@@ -49,7 +49,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
     here.unit.asks.set(true);
     let name = here.renamed.meaning(name, command);
-    // The host has given up the old name then: nothing may look at it any more.
+    // The host has freed the old name then.
     if here.scripts.are_running() && guarded(false, || here.scripts.rename(command, name)) {
         return;
     }

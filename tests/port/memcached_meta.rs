@@ -204,6 +204,14 @@ fn a_replica_tells_of_stale_items_and_lets_nobody_win() {
     wait_until("the replica has it", || client.lines("mg stale\nmg plain\n") == "HD Z X\nHD X\n");
 }
 
+/// A client of the user `some`.
+fn logged_in(server: &WithMemcached) -> Memcached {
+    let mut client = server.client();
+    client.send(b"set x 0 0 9\r\nsome pass\r\n");
+    assert_eq!(client.read_until("\r\n"), "STORED\r\n");
+    client
+}
+
 #[test]
 fn a_user_needs_the_rights_for_what_a_flag_does() {
     let server = WithMemcached::start(Builder::new());
@@ -231,18 +239,14 @@ fn a_user_needs_the_rights_for_what_a_flag_does() {
         assert!(said.starts_with("SERVER_ERROR NOPERM "), "{sent}: {said}");
     }
     host.ok("ACL SETUSER some +getex +midi.getex");
-    let mut winner = server.client();
-    winner.send(b"set x 0 0 9\r\nsome pass\r\n");
-    assert_eq!(winner.read_until("\r\n"), "STORED\r\n");
+    let mut winner = logged_in(&server);
     assert_eq!(winner.lines("mg a R10\nmg stale\n"), "HD\nHD X W\n");
     // Flags that do more than their command.
     for (rights, refused) in [("+getset", "mg a N10 T10\n"), ("+incrby", "ma n T10\nma n N10\n")] {
         let midis = rights.replace('+', "+midi.");
         host.call(&["ACL", "SETUSER", "some", "reset", "on", ">pass", "~*", rights, &midis]);
         host.ok("MIDI.SET n 1");
-        let mut client = server.client();
-        client.send(b"set x 0 0 9\r\nsome pass\r\n");
-        assert_eq!(client.read_until("\r\n"), "STORED\r\n");
+        let mut client = logged_in(&server);
         for sent in refused.split_inclusive('\n') {
             let said = client.lines(sent);
             assert!(said.starts_with("SERVER_ERROR NOPERM "), "{sent}: {said}");
@@ -252,9 +256,7 @@ fn a_user_needs_the_rights_for_what_a_flag_does() {
     }
     // A `set` that is too large removes what it should have replaced, with the rights of SET.
     host.call(&["ACL", "SETUSER", "some", "reset", "on", ">pass", "~*", "+set", "+midi.set"]);
-    let mut client = server.client();
-    client.send(b"set x 0 0 9\r\nsome pass\r\n");
-    assert_eq!(client.read_until("\r\n"), "STORED\r\n");
+    let mut client = logged_in(&server);
     let large = format!("set a 0 0 2000000\n{}\n", "v".repeat(2_000_000));
     assert_eq!(client.lines(&large), "SERVER_ERROR object too large for cache\n");
     assert_eq!(host.integer("MIDI.EXISTS a"), 0);

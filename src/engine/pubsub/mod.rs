@@ -21,11 +21,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 pub use message::HeardMessage;
-use subscriptions::SubscriptionList;
 pub use subscriptions::{ChannelName, Receivers, SubscriptionChange, SubscriptionWait};
+use subscriptions::{Subscription, SubscriptionList};
 
 use crate::command::SubscriptionKind;
-use crate::command::glob;
 use crate::limits::UNHEARD_BYTES;
 
 /// Subscriptions of the ports' clients.
@@ -91,19 +90,10 @@ impl PubSub {
     /// Subscriptions that hear a message on this channel, and that their clients wait for.
     pub fn awaited(&self, channel: &[u8], is_shard: bool) -> Vec<(SubscriptionKind, ChannelName)> {
         let (mut awaited, list) = (Vec::new(), self.list.lock());
-        let kind = if is_shard { SubscriptionKind::Shard } else { SubscriptionKind::Channel };
-        if let Some((name, subscription)) = list.by_kind[kind as usize].get_key_value(channel)
-            && !subscription.waiting.is_empty()
-        {
+        let waits = |subscription: &Subscription| !subscription.waiting.is_empty();
+        list.each_of(channel, is_shard, waits, |kind, name, _| {
             awaited.push((kind, Arc::clone(name)));
-        }
-        if !is_shard {
-            let kind = SubscriptionKind::Pattern;
-            let patterns = list.by_kind[kind as usize].iter();
-            let waited = patterns.filter(|(_, subscription)| !subscription.waiting.is_empty());
-            let matching = waited.filter(|(pattern, _)| glob::matches(pattern, channel));
-            awaited.extend(matching.map(|(pattern, _)| (kind, Arc::clone(pattern))));
-        }
+        });
         awaited
     }
 
@@ -115,27 +105,22 @@ impl PubSub {
     ) {
         let mut list = self.list.lock();
         for (kind, name) in awaited {
-            match list.by_kind[*kind as usize].get_mut(name) {
-                Some(subscription) if !subscription.waiting.is_empty() => {
-                    subscription.waiting.push(Arc::clone(wait));
-                }
-                _ => {}
+            if let Some(subscription) = list.by_kind[*kind as usize].get_mut(name)
+                && !subscription.waiting.is_empty()
+            {
+                subscription.waiting.push(Arc::clone(wait));
             }
         }
     }
 
-    /// Who hears a message on this channel.
+    /// Who hears a message on this channel now: nobody whose subscription the host has not
+    /// confirmed, or while the listener is not connected.
     pub fn receivers(&self, channel: &[u8], is_shard: bool) -> Receivers {
         let (mut receivers, list) = (Receivers::default(), self.list.lock());
-        let kind = if is_shard { SubscriptionKind::Shard } else { SubscriptionKind::Channel };
-        if let Some(subscription) = list.by_kind[kind as usize].get(channel) {
-            subscription.count_hearing(&mut receivers);
-        }
-        if !is_shard {
-            let patterns = &list.by_kind[SubscriptionKind::Pattern as usize];
-            let matching = patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
-            matching.for_each(|(_, subscription)| subscription.count_hearing(&mut receivers));
-        }
+        let hears = |subscription: &Subscription| subscription.is_at_host;
+        list.each_of(channel, is_shard, hears, |_, _, subscription| {
+            subscription.count(&mut receivers);
+        });
         receivers
     }
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::command::SubscriptionKind;
+use crate::command::glob;
 
 /// A channel, or a pattern, that clients subscribe to. All that keep it share its bytes.
 pub type ChannelName = Arc<[u8]>;
@@ -103,17 +104,33 @@ impl Subscription {
         receivers.at_host += usize::from(self.is_at_host);
         receivers.clients += self.clients();
     }
-
-    /// Counts those that hear a message now: none before the host has confirmed it, or while the
-    /// listener is not connected.
-    pub(super) fn count_hearing(&self, receivers: &mut Receivers) {
-        if self.is_at_host {
-            self.count(receivers);
-        }
-    }
 }
 
 impl SubscriptionList {
+    /// Gives `to` those subscriptions to this channel, and to patterns that match it, that are
+    /// `such`.
+    pub(super) fn each_of(
+        &self,
+        channel: &[u8],
+        is_shard: bool,
+        such: impl Fn(&Subscription) -> bool,
+        mut to: impl FnMut(SubscriptionKind, &ChannelName, &Subscription),
+    ) {
+        let kind = if is_shard { SubscriptionKind::Shard } else { SubscriptionKind::Channel };
+        let exact = self.by_kind[kind as usize].get_key_value(channel);
+        if let Some((name, subscription)) = exact.filter(|(_, subscription)| such(subscription)) {
+            to(kind, name, subscription);
+        }
+        if !is_shard {
+            let kind = SubscriptionKind::Pattern;
+            let patterns = self.by_kind[kind as usize].iter();
+            patterns
+                .filter(|(_, subscription)| such(subscription))
+                .filter(|(pattern, _)| glob::matches(pattern, channel))
+                .for_each(|(pattern, subscription)| to(kind, pattern, subscription));
+        }
+    }
+
     /// Notes that the host may have to be told of this name. True if it was not noted before.
     pub(super) fn note(&mut self, kind: SubscriptionKind, name: &ChannelName) -> bool {
         let Some(subscription) = self.by_kind[kind as usize].get_mut(name) else { return false };

@@ -221,7 +221,7 @@ fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
     let asker = ExecAsker { user, db: caller.session.access.db, resp3: caller.session.resp3 };
     let writes =
         transaction.flags.is_some_and(|flags| flags.write || flags.host_write || flags.script);
-    let (channels, of_port) = (transaction.publishes_to(), Arc::clone(&caller.worker.shared));
+    let channels = transaction.publishes_to();
     let work = move |locked: Locked<'_>,
                      engine: &Engine,
                      host: Option<&dyn Host>|
@@ -239,7 +239,8 @@ fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
             Err(text) => session.reply(output).error(&text),
         })
     };
-    let task = after_subscribers(&of_port, channels, question_task(caller, work));
+    let task = question_task(caller, work);
+    let task = after_subscribers(&caller.worker.shared, channels, task);
     let context = caller.engine().context();
     if writes { context.send_writing_task(task) } else { context.send_main_task(task) }
 }
