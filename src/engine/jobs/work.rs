@@ -305,7 +305,11 @@ impl JobPart for RunningPart {
             PartStage::Work(part) => {
                 slot.take_seen();
                 let progress = part.slice(&slice);
-                common.seen.fetch_max(slot.take_seen(), Ordering::Relaxed);
+                let before = common.seen.fetch_max(slot.take_seen(), Ordering::Relaxed);
+                // Also if the server was promoted again, and the rest can be written.
+                if engine.ledger.log.is_undone(before) {
+                    common.job.refuse(Error::Unblocked);
+                }
                 match progress {
                     Progress::Done => self.finish_part(engine, slot),
                     other => other,

@@ -394,3 +394,26 @@ fn a_job_tells_of_nothing_undone() {
     }
     assert!(finished > 1);
 }
+
+/// What a job writes after its server is a master again does not hide what was undone before.
+#[test]
+fn a_job_that_lost_a_part_fails() {
+    for slices in 0..8 {
+        CLOCK.set(1000);
+        let mut model = Model::new(Keys::new());
+        model.step(Step::Run(Door::Queue, 0, line_of("populate 300 k", &[])));
+        let client = model.jobs.front().expect("a job").1.clone();
+        (0..slices).for_each(|_| model.one_slice());
+        let written = model.last();
+        model.become_replica();
+        model.become_master();
+        while !model.jobs.is_empty() {
+            model.step(Step::Slices);
+            model.step(Step::LogTail);
+        }
+        let answer = client.0.lock();
+        let is_closed = model.engine.ledger.log.is_undone(answer.waits_for);
+        let is_refused = is_closed || answer.transcript.first_error().is_some();
+        assert_eq!(is_refused, written > 0, "{slices}");
+    }
+}

@@ -282,24 +282,27 @@ impl Model {
 
     /// A turn of each job's parts.
     fn slices(&mut self) {
-        for _ in 0..self.jobs.len() {
-            let Some((worker, client, mut part)) = self.jobs.pop_front() else { break };
-            let before = self.last();
-            let slot = self.engine.worker_slot(worker);
-            let progress = part.slice(&self.engine, slot);
-            let mut answer = client.0.lock();
-            if self.last() > before {
-                answer.must_wait_for = self.last();
-            }
-            if answer.is_finished {
-                assert!(answer.waits_for >= answer.must_wait_for, "the job's reply is early");
-                self.held.push(answer.waits_for);
-            }
-            drop(answer);
-            self.replied(before, self.last());
-            if progress != Progress::Done {
-                self.jobs.push_back((worker, client, part));
-            }
+        (0..self.jobs.len()).for_each(|_| self.one_slice());
+    }
+
+    /// Gives a turn to one part of a job.
+    pub(super) fn one_slice(&mut self) {
+        let Some((worker, client, mut part)) = self.jobs.pop_front() else { return };
+        let before = self.last();
+        let slot = self.engine.worker_slot(worker);
+        let progress = part.slice(&self.engine, slot);
+        let mut answer = client.0.lock();
+        if self.last() > before {
+            answer.must_wait_for = self.last();
+        }
+        if answer.is_finished {
+            assert!(answer.waits_for >= answer.must_wait_for, "the job's reply is early");
+            self.held.push(answer.waits_for);
+        }
+        drop(answer);
+        self.replied(before, self.last());
+        if progress != Progress::Done {
+            self.jobs.push_back((worker, client, part));
         }
     }
 
