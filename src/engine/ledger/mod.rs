@@ -257,9 +257,13 @@ impl Ledger {
     /// aside.
     pub fn set_gates(&self, locked: Locked<'_>, gates: Gates) {
         let are_waited_for = self.admission.set_gates(gates);
-        if let Some(word) = self.admission.next_mode(|| self.log.is_settled()) {
+        let next_mode = || self.admission.next_mode(|| self.log.is_settled());
+        if next_mode().is_some() {
             let all = self.shards.hold_all(locked);
-            self.admission.set_mode(word);
+            // A worker may have published a run before all its tokens were taken.
+            if let Some(word) = next_mode() {
+                self.admission.set_mode(word);
+            }
             all.release();
         }
         if are_waited_for {

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! `run` is the run that a thread has under way, `tail` the log with its tail; `publish` is the way
-//! of a run from the end of an edit into the tail, and to the host; `parted` that of long texts.
+//! of a run from the end of an edit into the tail, and to the host; `text` makes texts of runs, and
+//! `parted` is the way of long ones.
 //!
 //! A reply to a write is held until its run's position is *safe*: written as the host's policy
 //! says. `take_back` takes the tail back, and makes it again.
@@ -27,6 +28,7 @@ mod publish;
 mod run;
 mod tail;
 mod take_back;
+mod text;
 mod thread_log;
 
 #[cfg(test)]

@@ -13,7 +13,8 @@
 use std::time::Duration;
 
 use super::Logged;
-use super::tail::{Log, PublishedRun, Tail, write_records};
+use super::tail::{Log, PublishedRun, Tail};
+use super::text::write_records;
 use crate::command::record::{RECORD_VERSION, RecordText, header, part_head};
 use crate::limits::{JOURNAL_TEXT_BYTES, PARTED_BYTES, REFERRED_BYTES, TEXT_PART_BYTES};
 

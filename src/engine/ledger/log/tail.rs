@@ -11,7 +11,8 @@ use super::logged::Logged;
 use super::parted::Parted;
 use super::past::Past;
 use super::run::OpenRun;
-use crate::command::record::{Gathered, Record, RecordText, header, select};
+use super::text::write_text;
+use crate::command::record::{Gathered, RecordText};
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Table;
 use crate::sync::Watermark;
@@ -181,8 +182,12 @@ impl Log {
         self.undone.lock().push((first, last));
         self.last_undone.store(last, Ordering::Relaxed);
         self.bytes.fetch_sub(runs.iter().map(|published| published.bytes).sum(), Ordering::Relaxed);
+        // Who has seen all that there is has seen nothing that is undone now: the last position is
+        // that of nothing.
+        let mut tail = self.tail.lock();
+        tail.last = last + 1;
         // A thread that sees the position as safe sees it as undone: `safe` is raised later.
-        self.logged.store(last, Ordering::Release);
+        self.logged.store(tail.last, Ordering::Release);
     }
 
     /// Whether replies to reads wait until what they saw is safe.
@@ -446,40 +451,6 @@ impl Log {
             positions: (last, self.logged(), self.safe()),
             taken_back: self.taken_back.load(Ordering::Relaxed),
             ..self.past.lock().counts
-        }
-    }
-}
-
-/// Writes the records of these runs as one text.
-fn write_text(batch: &[PublishedRun], text: &mut RecordText) {
-    let version = batch.iter().map(|published| published.run.version).max();
-    header(version.unwrap_or(1).max(1), &mut text.own);
-    write_records(batch, text);
-}
-
-/// Appends the records of these runs to a text.
-pub(super) fn write_records(batch: &[PublishedRun], text: &mut RecordText) {
-    let mut selected = None;
-    for together in batch.chunk_by(|a, b| a.run.unit != 0 && a.run.unit == b.run.unit) {
-        let records: u32 = together.iter().map(|published| published.run.records).sum();
-        // A record about all keys cannot stand in a group.
-        let is_group = together[0].run.unit != 0
-            && records > 1
-            && !together.iter().any(|published| published.run.of_all.is_some());
-        for (number, PublishedRun { run, .. }) in together.iter().enumerate() {
-            if let Some((first, last)) = run.databases {
-                if selected != Some(first) {
-                    select(first, &mut text.own);
-                }
-                selected = Some(last);
-            }
-            if is_group && number == 0 {
-                Record::Multi.write(&mut text.own);
-            }
-            text.add(&run.text);
-        }
-        if is_group {
-            Record::Exec.write(&mut text.own);
         }
     }
 }

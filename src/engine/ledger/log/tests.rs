@@ -16,13 +16,17 @@ mod world;
 
 use proptest::prelude::*;
 
-use crate::command::{Action, Reply, host_commands};
-use crate::engine::Gates;
+use crate::command::record::{Record, Records};
+use crate::command::{Action, Reply, Transcript, host_commands};
 use crate::engine::jobs::JobDoor;
+use crate::engine::{Gates, Outcome, Taking};
 use crate::sync::LOCKED;
 use model::{Door, Model, Step};
 use nodes::{Pair, PairStep};
-use world::{CLOCK, DATABASES, Keys, LARGE, Line, SHARDS, new_engine, with_call};
+use world::{
+    CLOCK, DATABASES, Keys, LARGE, Line, MAY_LOG, SHARDS, assert_same, content_of, new_engine,
+    with_call,
+};
 
 fn name(number: u8) -> Vec<u8> {
     format!("k:{}", number % 8).into_bytes()
@@ -373,6 +377,41 @@ fn a_unit_of_a_port_keeps_a_key_once() {
         taken.push(bytes(&model));
     }
     assert!(taken[1] - taken[0] < 10 * 10 * LARGE / 2, "{taken:?}");
+}
+
+/// What a unit does is one group, whatever comes between: a replica shows all of it or nothing.
+#[test]
+fn a_unit_of_a_port_is_one_group() {
+    CLOCK.set(1000);
+    MAY_LOG.set(false);
+    let mut model = Model::new(Keys::new());
+    let engine = &model.engine;
+    let set = |key: u8, value: &str| line_of(&format!("set k:{key} {value}"), &[]);
+    let on_main = |line| {
+        with_call(engine, 0, &line, |call| {
+            engine.run_waiting(LOCKED, call, &mut Transcript::default());
+        });
+    };
+    engine.shards().open_unit(LOCKED);
+    let mut between = 0;
+    for key in 0..8 {
+        on_main(set(key, "unit"));
+        with_call(engine, 0, &set(15 - key, "worker"), |call| {
+            let slot = engine.worker_slot(0);
+            let outcome = engine.attempt(slot, call, Taking::WORKER, &mut Transcript::default());
+            between += usize::from(matches!(outcome, Outcome::Done));
+        });
+    }
+    engine.shards().end_unit(LOCKED);
+    assert!((1..8).contains(&between), "{between}");
+    model.step(Step::LogTail);
+    MAY_LOG.set(true);
+    let text = model.host.texts.lock().last().expect("a text").clone();
+    let records: Vec<_> = Records::new(&text).expect("a text").map(Result::unwrap).collect();
+    let group = records.split(|record| matches!(record, Record::Multi)).nth(1).expect("a group");
+    assert!(matches!(group[8..], [Record::Exec, ..]), "{records:?}");
+    model.read_log();
+    assert_same(&content_of(&model.engine), &content_of(&model.reader), "the log, and what is");
 }
 
 /// Wherever a job of the host's door is when its server becomes a replica.

@@ -31,7 +31,7 @@ impl Model {
         self.engine.ledger.set_gates(LOCKED, gates.and(Gates::READ_ONLY));
         let dropped = self.engine.ledger.drop_tail(LOCKED) as u64;
         assert_eq!(dropped, last - logged);
-        self.undone += dropped;
+        self.undone += self.last() - logged;
         self.read_log();
         let now = content_of(&self.engine);
         assert_same(&now, &content_of(&self.reader), "a demoted master, and what the log holds");
@@ -41,11 +41,13 @@ impl Model {
             assert!(!is_undone || position > logged || position <= last - dropped, "{position}");
         }
         let log = &self.engine.ledger.log;
+        assert!(!log.is_undone(log.last()), "who has seen all would be answered an error");
         self.held.retain(|&position| !log.is_undone(position));
         self.changed_at.retain(|_, &mut at| at <= logged);
         self.shards.fill(0);
         self.now = now;
         let line = Line(vec![b"append".to_vec(), name(0), b"x".to_vec()]);
+        let last = self.last();
         self.run(Door::Worker(0), 0, &line);
         assert_eq!(self.last(), last, "a replica writes nothing");
     }
