@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use super::super::super::api::{Ctx, api};
 use super::super::super::string::OwnString;
 use super::super::save_points;
+use crate::command::parse_integer;
 use crate::command::record::{Record, RecordText, Records, Words};
-use crate::store::Traits;
+use crate::store::{Traits, UnixMs};
 
 /// The most arguments of a command that stands for a record, but for BITOP.
 const ARGUMENTS: usize = 5;
@@ -87,12 +88,18 @@ fn replicate_expiry(ctx: Ctx<'_>, record: Record<'_>) -> bool {
 
 /// Whether a command of midi's says the same as the one record of this text.
 pub(super) fn is_as_command(text: &RecordText) -> bool {
+    // SET takes no such expiry, which an import can set with PEXPIREAT.
+    let is_early = |expire_at: UnixMs| expire_at <= 0;
     let Some(text) = text.plain() else {
         // A SET. Its last word is a time or its value, if it has no traits.
-        return matches!(text.words().iter().count(), 3 | 5);
+        let words: SmallVec<[&[u8]; ARGUMENTS]> = text.words().iter().collect();
+        let expire_at = words.get(4).and_then(|word| parse_integer(word));
+        return matches!(words.len(), 3 | 5) && !expire_at.is_some_and(is_early);
     };
     match Records::without_head(text).next() {
-        Some(Ok(Record::Set { traits, .. })) => traits == Traits::default(),
+        Some(Ok(Record::Set { traits, expire_at, .. })) => {
+            traits == Traits::default() && !expire_at.is_some_and(is_early)
+        }
         // The command does nothing then, the record changes how the value came about.
         Some(Ok(Record::SetRange { bytes, .. })) => !bytes.is_empty(),
         // An older midi does not have the commands.
