@@ -47,6 +47,8 @@ functions! {
         free_data: Option<unsafe extern "C" fn(*mut RedisModuleCtx, *mut c_void)>,
         timeout_ms: c_longlong
     ) -> *mut RedisModuleBlockedClient;
+    RedisModule_BlockedClientMeasureTimeEnd(client: *mut RedisModuleBlockedClient) -> c_int;
+    RedisModule_BlockedClientMeasureTimeStart(client: *mut RedisModuleBlockedClient) -> c_int;
     RedisModule_Call(
         ctx: *mut RedisModuleCtx, command: *const c_char, format: *const c_char, ...
     ) -> *mut RedisModuleCallReply;
@@ -104,6 +106,7 @@ functions! {
     RedisModule_GetBlockedClientPrivateData(ctx: *mut RedisModuleCtx) -> *mut c_void;
     RedisModule_GetClientId(ctx: *mut RedisModuleCtx) -> c_ulonglong;
     RedisModule_GetClientInfoById(ci: *mut c_void, id: u64) -> c_int;
+    RedisModule_GetClientNameById(ctx: *mut RedisModuleCtx, id: u64) -> *mut RedisModuleString;
     RedisModule_GetClientUserNameById(ctx: *mut RedisModuleCtx, id: u64) -> *mut RedisModuleString;
     RedisModule_GetCommand(
         ctx: *mut RedisModuleCtx, name: *const c_char
@@ -205,6 +208,7 @@ functions! {
     RedisModule_SetCommandInfo(
         command: *mut RedisModuleCommand, info: *const RedisModuleCommandInfo
     ) -> c_int;
+    RedisModule_SetContextUser(ctx: *mut RedisModuleCtx, user: *const RedisModuleUser);
     RedisModule_SetDisconnectCallback(
         client: *mut RedisModuleBlockedClient, callback: RedisModuleDisconnectFunc
     );
@@ -229,8 +233,6 @@ functions! {
 functions! {
     each_other:
     RedisModule_AddACLCategory(ctx: *mut RedisModuleCtx, name: *const c_char) -> c_int;
-    RedisModule_BlockedClientMeasureTimeEnd(client: *mut RedisModuleBlockedClient) -> c_int;
-    RedisModule_BlockedClientMeasureTimeStart(client: *mut RedisModuleBlockedClient) -> c_int;
     RedisModule_CallReplyPromiseSetUnblockHandler(
         reply: *mut RedisModuleCallReply, callback: RedisModuleOnUnblocked,
         data: *mut c_void
@@ -248,11 +250,9 @@ functions! {
     ) -> c_int;
     RedisModule_ExitFromChild(code: c_int) -> c_int;
     RedisModule_Fork(callback: RedisModuleForkDoneHandler, data: *mut c_void) -> c_int;
-    RedisModule_GetClientNameById(ctx: *mut RedisModuleCtx, id: u64) -> *mut RedisModuleString;
     RedisModule_SetCommandACLCategories(
         command: *mut RedisModuleCommand, categories: *const c_char
     ) -> c_int;
-    RedisModule_SetContextUser(ctx: *mut RedisModuleCtx, user: *const RedisModuleUser);
     RedisModule_StringToLongLong(
         string: *const RedisModuleString, number: *mut c_longlong
     ) -> c_int;

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use midi_module_api as raw;
@@ -43,6 +44,23 @@ impl<'l> HostUser<'l> {
         Self::new(locked, c"midi")
     }
 
+    /// A private user of our own, which is made with these rules the first time, and lives as long
+    /// as the server. `None` if the host does not know a rule.
+    pub fn kept<'r>(
+        locked: Locked<'l>,
+        kept: &AtomicPtr<raw::RedisModuleUser>,
+        mut rules: impl Iterator<Item = &'r [u8]>,
+    ) -> Option<ManuallyDrop<Self>> {
+        if kept.load(Ordering::Relaxed).is_null() {
+            let user = Self::unknown(locked);
+            if !rules.all(|rule| user.set(rule)) {
+                return None;
+            }
+            kept.store(ManuallyDrop::new(user).0, Ordering::Relaxed);
+        }
+        Some(ManuallyDrop::new(HostUser(kept.load(Ordering::Relaxed), PhantomData)))
+    }
+
     /// A private user under a name that the host may know too.
     fn new(_: Locked<'l>, name: &CStr) -> Self {
         // SAFETY: the name ends with NUL and is copied.
@@ -57,18 +75,16 @@ impl<'l> HostUser<'l> {
         result == raw::REDISMODULE_OK
     }
 
-    /// Calls `run` while the context has this user, for calls in its name. `None` if the host,
-    /// older than Redis 7.0.6, knows no such calls.
-    pub fn within<R>(&self, ctx: Ctx<'_>, run: impl FnOnce() -> R) -> Option<R> {
-        // SAFETY: filled in at load, and never changed; a valid context, and a user that outlives
-        // the calls made meanwhile.
-        unsafe {
-            let set = raw::RedisModule_SetContextUser?;
-            set(ctx.raw(), self.0);
-            let result = run();
-            set(ctx.raw(), std::ptr::null());
-            Some(result)
-        }
+    /// Calls `run` while the context has this user, for calls in its name.
+    pub fn within<R>(&self, ctx: Ctx<'_>, run: impl FnOnce() -> R) -> R {
+        let set = |user: *mut raw::RedisModuleUser| {
+            // SAFETY: a valid context, and a user that outlives the calls made meanwhile, or none.
+            unsafe { api!(RedisModule_SetContextUser)(ctx.raw(), user) }
+        };
+        set(self.0);
+        // Also after a panic: the context outlives this user.
+        let _unset = scopeguard::guard((), |()| set(ptr::null_mut()));
+        run()
     }
 
     /// The host's description of the user, as in ACL LIST.
@@ -115,28 +131,22 @@ impl Drop for HostUser<'_> {
     }
 }
 
-/// Logs the context's client in as a user of our own, which is made with these rules the first time
-/// and lives as long as the server. False if the host refuses.
+/// Logs the context's client in as a user of our own: see [`HostUser::kept`]. False if the host
+/// refuses.
 pub fn log_in_as_kept<'r>(
     ctx: Ctx<'_>,
     kept: &AtomicPtr<raw::RedisModuleUser>,
-    mut rules: impl Iterator<Item = &'r [u8]>,
+    rules: impl Iterator<Item = &'r [u8]>,
 ) -> bool {
-    if kept.load(Ordering::Relaxed).is_null() {
-        let user = HostUser::unknown(ctx.locked());
-        if !rules.all(|rule| user.set(rule)) {
-            return false;
-        }
-        kept.store(ManuallyDrop::new(user).0, Ordering::Relaxed);
-    }
+    let Some(user) = HostUser::kept(ctx.locked(), kept, rules) else { return false };
     // SAFETY: a valid context, and a user that is never freed; there is no callback.
     let result = unsafe {
         api!(RedisModule_AuthenticateClientWithUser)(
             ctx.raw(),
-            kept.load(Ordering::Relaxed),
+            user.0,
             None,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
         )
     };
     result == raw::REDISMODULE_OK

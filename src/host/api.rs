@@ -180,7 +180,11 @@ impl Ctx<'_> {
                 .find_map(|field| field.strip_prefix(name))
                 .map_or(0, leading_number)
         };
-        CallCounts { executed: number(b"calls="), refused: number(b"rejected_calls=") }
+        CallCounts {
+            executed: number(b"calls="),
+            refused: number(b"rejected_calls="),
+            failed: number(b"failed_calls="),
+        }
     }
 
     /// The value of a numeric setting of the host; `None` if it is not available.
@@ -283,17 +287,19 @@ pub struct CallCounts {
     pub executed: u64,
     /// Those that were not executed, for want of rights for example.
     pub refused: u64,
+    /// Those that were executed and ended with an error.
+    pub failed: u64,
 }
 
 impl CallCounts {
     /// Before the first.
-    pub const NONE: CallCounts = CallCounts { executed: 0, refused: 0 };
+    pub const NONE: CallCounts = CallCounts { executed: 0, refused: 0, failed: 0 };
 
     /// Whether all of the `sent` commands since `before` were refused, also if the counts were
     /// reset meanwhile. False if one was executed, or waits in a transaction.
     pub fn are_refused_since(self, before: CallCounts, sent: u64) -> bool {
         self == CallCounts { refused: before.refused + sent, ..before }
-            || self == CallCounts { executed: 0, refused: sent }
+            || self == CallCounts { refused: sent, ..CallCounts::NONE }
     }
 }
 

@@ -8,8 +8,6 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use midi_module_api as raw;
-
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;
 use super::notifications;
@@ -52,9 +50,7 @@ impl Blocked {
                 return None;
             }
             // Its SLOWLOG and commandstats then have the whole wait.
-            if let Some(begin) = raw::RedisModule_BlockedClientMeasureTimeStart {
-                begin(client);
-            }
+            api!(RedisModule_BlockedClientMeasureTimeStart)(client);
             Some(Box::new(Blocked {
                 client,
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
@@ -74,9 +70,7 @@ impl Blocked {
     unsafe fn unblock(client: *mut RawBlocked, ctx: *mut RawCtx, private: *mut Blocked) {
         // SAFETY: the caller's promise.
         unsafe {
-            if let Some(end) = raw::RedisModule_BlockedClientMeasureTimeEnd {
-                end(client);
-            }
+            api!(RedisModule_BlockedClientMeasureTimeEnd)(client);
             api!(RedisModule_FreeThreadSafeContext)(ctx);
             api!(RedisModule_UnblockClient)(client, private.cast());
         }

@@ -279,7 +279,14 @@ fn on_config(ctx: Ctx<'_>, change: &raw::RedisModuleConfigChange) {
 fn on_replica_change(ctx: Ctx<'_>, sub: u64) {
     instance().gates.may_change();
     let is_online = sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE;
-    if is_online && !instance().quarantine.is_need_said.replace(true) {
+    if is_online {
+        say_what_replicas_need(ctx);
+    }
+}
+
+/// Logs once what a replica needs.
+pub fn say_what_replicas_need(ctx: Ctx<'_>) {
+    if !instance().quarantine.is_need_said.replace(true) {
         let text = "A replica is attached. It must have midi loaded too: without it, it ends at a \
                     full sync, and after a partial one drops what is written to midi's keys, and \
                     whole transactions with such writes, the server's own keys included.";
@@ -378,7 +385,8 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     // Else its master may have sent this.
     let syncs =
         has(raw::REDISMODULE_CTX_FLAGS_SLAVE) && !has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_ONLINE);
-    let load_follows = db < 0 && here.doing.is_emptied_for_load(syncs);
+    let in_exec = has(raw::REDISMODULE_CTX_FLAGS_MULTI);
+    let load_follows = db < 0 && here.doing.is_emptied_for_load(syncs, in_exec);
     if load_follows {
         // Before the keys are gone: who reads meanwhile is told that they are being loaded.
         here.gates.doing_changed(ctx);

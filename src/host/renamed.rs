@@ -5,7 +5,11 @@
 //! LIST shows the old names of all that can still be called. So a name that rules know and a
 //! look-up does not was renamed; if the list does not have it either, it was disabled.
 
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+
 use hashbrown::HashMap;
+use midi_module_api as raw;
 use parking_lot::Mutex;
 
 use super::acl::{HostUser, MayCall};
@@ -34,6 +38,8 @@ part! {
         /// The meanings of names that clients have used, in lower case: a command of [`SEEN`], or
         /// [`ANOTHER`]. No more names than the host has commands.
         meanings: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None),
+        /// A user of ours that may call nothing, on any key.
+        without_rights: AtomicPtr<raw::RedisModuleUser> = AtomicPtr::new(ptr::null_mut()),
     }
 }
 
@@ -53,40 +59,37 @@ impl Renamed {
     fn look_up<'n>(&self, name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
         let key = name.to_ascii_lowercase();
         let known = self.meanings.lock().get_or_insert_default().get(&key).copied();
-        let Some(meaning) = known.or_else(|| ask(command)) else { return name };
+        let Some(meaning) = known.or_else(|| self.ask(command)) else { return name };
         if known.is_none() {
             self.meanings.lock().get_or_insert_default().insert(key, meaning);
         }
         if meaning == ANOTHER { name } else { meaning.as_bytes() }
     }
-}
 
-/// Finds the command of [`SEEN`] whose rule alone allows this call. `None` if the call is
-/// incomplete: the next one by this name may show it.
-fn ask(command: Filtered<'_>) -> Option<&'static str> {
-    // AUTH and similar commands are allowed to every user, whatever the rules.
-    if may_call(command, "allkeys") == MayCall::Yes {
-        return Some(ANOTHER);
-    }
-    let mut whole = false;
-    for name in SEEN {
-        match may_call(command, &format!("+{name}")) {
-            MayCall::Yes => return Some(name),
-            verdict => whole |= verdict == MayCall::No,
+    /// Finds the command of [`SEEN`] whose rule alone allows this call. `None` if the host has no
+    /// such command, or the call is incomplete: the next one by this name may show it. Any client
+    /// can cause that, as often as it likes, so no user is made for it: to free one takes the host
+    /// longer the more clients it has.
+    fn ask(&self, command: Filtered<'_>) -> Option<&'static str> {
+        let words: Vec<_> =
+            (0..command.count()).filter_map(|number| command.string(number)).collect();
+        let locked = command.locked();
+        // AUTH and similar commands are allowed to every user, whatever the rules.
+        let user = HostUser::kept(locked, &self.without_rights, [&b"allkeys"[..]].into_iter())?;
+        match user.may_call(&words) {
+            MayCall::Yes => return Some(ANOTHER),
+            MayCall::No => {}
+            MayCall::NoCommand | MayCall::WrongArity => return None,
         }
+        let may_call = |name: &&str| {
+            let user = HostUser::unknown(locked);
+            for rule in [format!("+{name}").as_str(), "allkeys"] {
+                user.set(rule.as_bytes());
+            }
+            user.may_call(&words) == MayCall::Yes
+        };
+        Some(SEEN.into_iter().find(may_call).unwrap_or(ANOTHER))
     }
-    whole.then_some(ANOTHER)
-}
-
-/// Whether a user with this rule, and access to all keys, may call the command that the filter
-/// sees.
-fn may_call(command: Filtered<'_>, rule: &str) -> MayCall {
-    let words: Vec<_> = (0..command.count()).filter_map(|number| command.string(number)).collect();
-    let user = HostUser::unknown(command.locked());
-    for rule in [rule, "allkeys"] {
-        user.set(rule.as_bytes());
-    }
-    user.may_call(&words)
 }
 
 /// Removes disabled commands from the ports, and logs those and the renamed ones. In OnLoad.

@@ -33,12 +33,8 @@ pub fn on_cron() {
 /// A client of the host, as its own slow log names it.
 pub fn called_from(locked: Locked<'_>, client: u64) -> CalledFrom {
     let ctx = instance().ctx(locked);
-    // SAFETY: on the main thread; the string, if the host makes one, is ours. Redis 7.0 has the
-    // function from 7.0.3 on.
-    let name = unsafe {
-        raw::RedisModule_GetClientNameById
-            .and_then(|name_of| OwnString::of(name_of(ctx.raw(), client)))
-    };
+    // SAFETY: on the main thread; the string, if the host makes one, is ours.
+    let name = unsafe { OwnString::of(api!(RedisModule_GetClientNameById)(ctx.raw(), client)) };
     let name = name.map(|name| name.bytes().to_vec()).unwrap_or_default();
     CalledFrom { address: address_of(locked, client).unwrap_or_default(), name }
 }

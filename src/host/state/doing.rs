@@ -163,9 +163,12 @@ impl Doing {
 
     /// All databases are being emptied. True if a load follows, as far as can be told: `syncs` says
     /// whether this is a replica to which its master sends no commands now. If nobody has told it
-    /// to flush it is about to load what the master sends.
-    pub fn is_emptied_for_load(&self, syncs: bool) -> bool {
-        let is_asked = self.reloads.get() || self.loads_aof.get();
+    /// to flush it is about to load what the master sends. An EXEC (`in_exec`) may have the flush
+    /// of a client whose FLUSHALL came long before: then only a DEBUG RELOAD that has just saved
+    /// is one, not the one that another client was refused.
+    pub fn is_emptied_for_load(&self, syncs: bool, in_exec: bool) -> bool {
+        let reloads = self.reloads.get() && (!in_exec || self.is_closed_by_save());
+        let is_asked = reloads || self.loads_aof.get();
         let follows = is_asked || syncs && !self.flushes.get();
         if follows {
             self.save.store(SaveStage::Emptied as u8, Ordering::Relaxed);
@@ -243,14 +246,16 @@ mod tests {
     #[test]
     fn a_replica_that_nobody_told_to_flush_is_about_to_load() {
         let doing = Doing::new();
-        assert!(!doing.is_emptied_for_load(false) && !doing.loads());
-        assert!(doing.is_emptied_for_load(true) && doing.loads() && doing.is_closed_by_save());
+        assert!(!doing.is_emptied_for_load(false, false) && !doing.loads());
+        assert!(
+            doing.is_emptied_for_load(true, false) && doing.loads() && doing.is_closed_by_save()
+        );
         doing.load_begins(false);
         assert!(!doing.loads() && doing.opens_after_save());
         doing.flushall_comes();
-        assert!(!doing.is_emptied_for_load(true) && !doing.loads());
+        assert!(!doing.is_emptied_for_load(true, false) && !doing.loads());
         doing.turn_ends();
-        assert!(doing.is_emptied_for_load(true) && doing.opens_after_save());
+        assert!(doing.is_emptied_for_load(true, false) && doing.opens_after_save());
         assert!(!doing.loads(), "somebody writes: the load has failed");
     }
 
@@ -267,11 +272,20 @@ mod tests {
         for loads_aof in [false, true] {
             let doing = Doing::new();
             if loads_aof { &doing.loads_aof } else { &doing.reloads }.set(true);
-            assert!(doing.is_emptied_for_load(false) && doing.loads());
+            assert!(doing.is_emptied_for_load(false, false) && doing.loads());
             assert!(doing.opens_after_save() && !doing.loads(), "somebody writes");
             doing.flushall_comes();
-            assert!(!doing.is_emptied_for_load(false) && !doing.is_closed_by_save());
+            assert!(!doing.is_emptied_for_load(false, false) && !doing.is_closed_by_save());
         }
+    }
+
+    #[test]
+    fn a_flush_in_an_exec_is_no_load_unless_a_save_came_before() {
+        let doing = Doing::new();
+        doing.reloads.set(true);
+        assert!(!doing.is_emptied_for_load(false, true) && !doing.loads());
+        doing.save_begins(false);
+        assert!(doing.is_emptied_for_load(false, true) && doing.loads());
     }
 
     #[test]

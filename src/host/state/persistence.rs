@@ -132,10 +132,11 @@ part! {
         pub reason: Mutex<String> = Mutex::new(String::new()),
         /// Whether any of this may have changed in this turn of the main loop.
         pub changed: Flag = Flag::new(false),
-        /// Whether a database has been named in this turn that is not there, and how many errors
-        /// the host had for its master before.
+        /// Whether a database has been named in this turn that is not there; how many errors the
+        /// host had for its master before, and how many such commands had failed.
         pub suspects: Flag = Flag::new(false),
         pub errors: Gauge = Gauge::new(0),
+        pub failed: Gauge = Gauge::new(0),
     }
 }
 

@@ -29,6 +29,7 @@ use super::super::PREFIX;
 use super::super::acl::{HostUser, log_refusal};
 use super::super::api::{Answer, Ctx};
 use super::super::instance::instance;
+use super::super::modules::is_midi_alone;
 use super::super::renamed::is_renamed;
 use super::super::rights::{self, Asker};
 use super::super::state::{Flag, part};
@@ -45,7 +46,7 @@ part! {
         /// Whether the host's users may have changed since all of them were read.
         stale: Flag = Flag::new(false),
         /// By client, the commands that the host may wrongly allow. A client's user changes only
-        /// with AUTH, HELLO, RESET or EXEC.
+        /// with AUTH, HELLO, RESET or EXEC, unless another module logs clients in.
         kept: Mutex<Option<HashMap<u64, Commands>>> = Mutex::new(None),
         /// Whether a filter sees these commands by name: `rename-command` may hide them.
         changes_are_seen: OnceLock<bool> = OnceLock::new(),
@@ -142,7 +143,8 @@ impl AtDoor {
         // A user that another module has made for itself is not on the host's list: the host's
         // verdict on it stands.
         let verdict = known.with(ctx.locked(), &name, |seen| {
-            if let Some(id) = id.filter(|_| self.changes_are_seen(ctx.locked())) {
+            let may_keep = |_: &u64| is_midi_alone() && self.changes_are_seen(ctx.locked());
+            if let Some(id) = id.filter(may_keep) {
                 self.keep(id, seen.open);
             }
             if !seen.open.has(call.command) {

@@ -77,6 +77,11 @@ impl Quarantine {
     fn settle(&self, ctx: Ctx<'_>) {
         let flags = ctx.flags();
         let may_try = self.may_try.take();
+        // A master that was started from such a replica's file. But a cluster tells a replica only
+        // after its start that it is one.
+        if flags & (raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_CLUSTER) == 0 {
+            instance().sync.became_master();
+        }
         if flags & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 || !instance().sync.untrusted.get() {
             self.is_cut.set(false);
             return self.restore(ctx);

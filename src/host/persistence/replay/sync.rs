@@ -55,16 +55,22 @@ impl Sync {
                 .is_some_and(|db| db >= engine.config().databases as i64)
         };
         if is_beyond(1) || is_beyond(2) {
+            let ctx = instance().ctx(command.locked());
             self.suspects.set(true);
-            self.errors.set(errors(instance().ctx(command.locked())));
+            self.errors.set(errors(ctx));
+            self.failed.set(failed(ctx));
         }
     }
 
     /// The main loop is about to sleep: anybody can have sent that command, but the host counts the
-    /// errors that it has for its master. Once in a turn at most.
+    /// errors that it has for its master, and a client that has not logged in is refused before
+    /// the command can fail. Once in a turn at most.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
-        if self.suspects.take() && errors(ctx) != self.errors.get() {
+        if self.suspects.take()
+            && errors(ctx) > self.errors.get()
+            && failed(ctx) > self.failed.get()
+        {
             let databases = instance().engine.config().databases;
             self.refuse(ctx, &format!("it uses more than the {databases} databases here"));
         }
@@ -102,4 +108,10 @@ impl Sync {
 /// How many errors the host has had for its master, and for its replicas.
 fn errors(ctx: Ctx<'_>) -> u64 {
     ctx.info_number(c"stats", c"unexpected_error_replies").unwrap_or(0)
+}
+
+/// How many commands that name databases have failed, whoever sent them.
+fn failed(ctx: Ctx<'_>) -> u64 {
+    let fields = [c"cmdstat_select", c"cmdstat_swapdb"];
+    fields.into_iter().map(|field| ctx.call_counts(field).failed).sum()
 }
