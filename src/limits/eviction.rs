@@ -9,9 +9,11 @@ pub const BUCKETS_PER_VICTIM: u32 = 32;
 /// How many keys a write evicts in its shard before it runs: some 4 µs.
 pub const VICTIMS_PER_WRITE: usize = 8;
 
-/// How many keys the main thread evicts after a command of its own, where writes have brought more
-/// than they have evicted: below 50 µs.
-pub const VICTIMS_ON_MAIN: usize = 64;
+/// How many searches for a key to evict the main thread makes after a command of its own, where
+/// writes have brought more than they have evicted: some 50 µs if each finds one.
+pub const SEARCHES_ON_MAIN: usize = 64;
+/// And in how many shards it looks whether they are above their share.
+pub const SHARDS_ON_MAIN: u32 = 256;
 
 /// A thread adds up the memory of all tables after it has changed this part of the limit, within
 /// these bounds in bytes. So all of 64 threads together are 1.6 % above it at most.

@@ -24,8 +24,14 @@ pub const SCANNED_FIELDS: usize = 10_000;
 /// About how many bytes of a whole hash are in one record of the log.
 pub const HASH_RECORD_BYTES: usize = 64 << 10;
 
-/// KEYSPACEDIGEST hashes the fields of a hash with more of them bit by bit.
+/// KEYSPACEDIGEST hashes the fields of a hash with more of them bit by bit, ...
 pub const DIGEST_FIELDS: usize = 256;
+/// ... and those of one that takes more bytes.
+pub const DIGEST_HASH_BYTES: usize = 64 << 10;
+
+/// HGETALL and its like read some 256 fields of a large hash in one go if a field takes no more
+/// bytes in the mean, and some eight of them else.
+pub const PIN_FIELD_BYTES: i64 = 256;
 
 /// HRANDFIELD draws no more fields than this, with repetition: it has them all in memory.
 pub const DRAWN_FIELDS: usize = 10_000_000;

@@ -95,7 +95,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    fn number(self) -> u8 {
+    pub(super) fn number(self) -> u8 {
         match self {
             Content::String => STRING,
             Content::Hash => HASH,

@@ -117,8 +117,11 @@ impl Inserter {
                 let db = body.database(self.intake.databases)?;
                 let head = body.large_entry(&value)?;
                 self.tally.add(head.tally(value.len()));
-                if head.content == Content::String {
-                    insert_large(staging, db, &head, value)?;
+                match head.content {
+                    Content::String => insert_large(staging, db, &head, value)?,
+                    Content::Unknown => {}
+                    // Hashes are never written so.
+                    other => return Err(Fault::UnknownType(other.number())),
                 }
                 db
             }

@@ -8,7 +8,7 @@ use super::numbers::ENTRIES;
 use super::records;
 use crate::engine::{Engine, Gates};
 use crate::limits::{SNAPSHOT_FRAME_BYTES, SNAPSHOT_LARGE_BYTES};
-use crate::store::{EntryRef, Fields, SharedValue, Store, Table, Traits, Type};
+use crate::store::{EntryRef, FieldRef, Fields, SharedValue, Store, Table, Traits, Type};
 
 /// Where a snapshot's strings go: the module's section of the host's RDB, or its AOF.
 pub trait Sink {
@@ -192,35 +192,36 @@ impl Saving<'_, '_> {
         self.report();
     }
 
-    /// Saves a hash in as many frames as it needs. Neither a writer nor a reader then has to have
-    /// all of it at once.
+    /// Saves a hash in as many frames as it needs, a bucket of its fields at a time. Neither a writer
+    /// nor a reader then has to have all of it at once.
     fn put_large_hash(&mut self, shard: u32, db: u32, key: &[u8]) {
         let (engine, mut open) = (self.engine, OpenFrame::new(self.saved_as, db));
         let (mut content, mut cursor) = (Content::BegunHash, Some(0));
         while let Some(mut at) = cursor.filter(|_| !self.sink.has_failed()) {
+            // Of one bucket there are several pieces if its fields are long.
+            let (mut pieces, mut expiry) = (Vec::new(), None);
             (self.visit_shard)(shard, &mut |store| {
                 let hash = engine.shards().hasher.hash(key);
                 let entry = store.table(db).and_then(|table| table.look(hash, key));
-                let expire_at = entry.as_ref().and_then(|entry| entry.expire_at());
+                expiry = entry.as_ref().and_then(|entry| entry.expire_at());
                 let Some(fields) = entry.and_then(|entry| Fields::of(entry).ok()) else {
                     cursor = None;
                     return;
                 };
-                let mut pairs = Vec::new();
                 cursor = loop {
-                    match fields.scan(at, &mut |field| put_field_of_hash(&mut pairs, field)) {
-                        Some(next) if pairs.len() < SNAPSHOT_FRAME_BYTES => at = next,
+                    match fields.scan(at, &mut |field| put_in_pieces(&mut pieces, field)) {
+                        Some(next) if pieces.iter().all(|pairs| !is_full(pairs)) => at = next,
                         next => break next,
                     }
                 };
-                if !pairs.is_empty() {
-                    let traits = Traits::default();
-                    open.put(&EntryHead { key, expire_at, traits, content }, &pairs);
-                    content = Content::MoreOfHash;
-                }
             });
-            if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
-                self.put_frame(&mut open);
+            for pairs in &pieces {
+                let traits = Traits::default();
+                open.put(&EntryHead { key, expire_at: expiry, traits, content }, pairs);
+                content = Content::MoreOfHash;
+                if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
+                    self.put_frame(&mut open);
+                }
             }
         }
         if open.has_entries {
@@ -239,6 +240,20 @@ impl Saving<'_, '_> {
             self.report();
         }
     }
+}
+
+/// Appends a field of a hash to the last of the pieces, or to a new one if that is long enough.
+fn put_in_pieces(pieces: &mut Vec<Vec<u8>>, field: FieldRef<'_>) {
+    if pieces.last().is_none_or(|pairs| is_full(pairs)) {
+        pieces.push(Vec::new());
+    }
+    if let Some(pairs) = pieces.last_mut() {
+        put_field_of_hash(pairs, field);
+    }
+}
+
+fn is_full(pairs: &[u8]) -> bool {
+    pairs.len() >= SNAPSHOT_FRAME_BYTES
 }
 
 /// Keys of one database on their way into frames.

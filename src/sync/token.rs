@@ -344,11 +344,6 @@ impl<T, M> Held<'_, T, M> {
         left.pop_front()
     }
 
-    /// Whether a unit has the token: then a release only lays it aside for the unit.
-    pub fn is_of_unit(&self) -> bool {
-        self.token.word.load(Ordering::Relaxed) & UNIT != 0
-    }
-
     /// Releases the token: to a waiter, or to no thread.
     #[inline]
     pub fn release(self, room: &WaitingRoom) -> Released {

@@ -12,7 +12,9 @@ use crate::engine::jobs::Progress;
 use crate::engine::ledger::{Eviction, Gates, Ledger, Scope, Search};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{BUCKETS_PER_VICTIM, EXPIRY_TICK, SLICE, VICTIMS_ON_MAIN, VICTIMS_PER_WRITE};
+use crate::limits::{
+    BUCKETS_PER_VICTIM, EXPIRY_TICK, SEARCHES_ON_MAIN, SHARDS_ON_MAIN, SLICE, VICTIMS_PER_WRITE,
+};
 use crate::store::Store;
 
 /// Before a command that may need memory, which holds this shard: evicts keys of the shard if
@@ -97,19 +99,23 @@ pub(super) fn evict_on_main(ledger: &Ledger, slot: &ThreadSlot) {
 fn evict_far_above(ledger: &Ledger, slot: &ThreadSlot) {
     ledger.look_at_memory(slot);
     let (eviction, scope) = (&ledger.eviction, Scope::All);
-    if !eviction.is_far_above() || !eviction.evicts(scope) || !may_evict(ledger, slot) {
+    if !eviction.is_far_above()
+        || !eviction.evicts(scope)
+        || eviction.is_stuck()
+        || !may_evict(ledger, slot)
+    {
         return;
     }
-    let (mut left, first) = (VICTIMS_ON_MAIN, fastrand::u32(..));
+    let (mut left, first) = (SEARCHES_ON_MAIN, fastrand::u32(..));
     let share = eviction.share(scope, ledger.shards.count());
-    for step in 0..ledger.shards.count() {
+    for step in 0..ledger.shards.count().min(SHARDS_ON_MAIN) {
         let shard = ledger.shards.drawn(first.wrapping_add(step));
         let Some(mut held) = ledger.shards.take(shard, Taking::MAIN) else { continue };
-        while left > 0
-            && held.bytes() > share
-            && ledger.evict_one(slot, shard, &mut held, scope) == Search::Freed
-        {
+        while left > 0 && held.bytes() > share {
             left -= 1;
+            if ledger.evict_one(slot, shard, &mut held, scope) != Search::Freed {
+                break;
+            }
         }
         ledger.release(slot, shard, held);
         if left == 0 || !eviction.evicts(scope) {

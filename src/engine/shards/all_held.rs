@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::sync::{Locked, OnlyThread};
 
 /// Shards ahead of the one whose token is looked at next that are prefetched.
-pub(super) const AHEAD: u32 = 8;
+pub(super) const PREFETCHED: u32 = 8;
 
 /// All shards. They must be released, or, in a forked child, kept for good.
 #[must_use = "nothing runs until the tokens are released"]
@@ -31,7 +31,7 @@ impl Shards {
     pub fn hold_all<'e>(&'e self, locked: Locked<'_>) -> AllHeld<'e> {
         let mut held = Vec::with_capacity(self.count() as usize);
         for shard in 0..self.count() {
-            self.prefetch((shard + AHEAD) & self.mask);
+            self.prefetch((shard + PREFETCHED) & self.mask);
             let token = &self.get(shard).token;
             held.push(if token.is_kept_by_unit(locked) {
                 token.take_for_unit(locked, &self.room, MAIN_SPINS).0

@@ -1,6 +1,6 @@
 //! A standstill of all shards, for a fork: as if all tokens were held, but nothing is written.
 
-use super::all_held::AHEAD;
+use super::all_held::PREFETCHED;
 use super::{AllHeld, HeldShard, Shards};
 use crate::limits::MAIN_SPINS;
 use crate::sync::{Locked, OnlyThread};
@@ -16,7 +16,7 @@ impl Shards {
         self.stop.raise();
         let standstill = Standstill(self);
         for shard in 0..self.count() {
-            self.prefetch((shard + AHEAD) & self.mask);
+            self.prefetch((shard + PREFETCHED) & self.mask);
             let token = &self.get(shard).token;
             if !token.is_at_rest(locked) {
                 self.let_go(shard, token.take_waiting(locked, &self.room, MAIN_SPINS));

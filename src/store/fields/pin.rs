@@ -27,8 +27,9 @@ use parking_lot::Mutex;
 use super::large::{FieldCursor, LargeHash, field_of};
 use super::unfreed::leave;
 use super::{FieldRef, Fields};
+use crate::limits::PIN_FIELD_BYTES;
 use crate::store::hash::SharedKeyHash;
-use crate::store::{Entry, EntryRef, KeyHash, KeyHasher, Store, Table, Value};
+use crate::store::{Census, Entry, EntryRef, KeyHash, KeyHasher, Store, Table, Value};
 
 /// The pins of a hash.
 #[derive(Default)]
@@ -185,7 +186,8 @@ impl FieldsPin {
         self.changed.is_none()
     }
 
-    /// Visits some of the fields that have not changed, a few hundred at most. The caller holds
+    /// Visits some of the fields that have not changed: a few hundred at most, or a few if they are
+    /// long. The caller holds
     /// `shard`, which is that of [`FieldsPin::home`]. Returns how many bytes of changed fields it
     /// keeps.
     ///
@@ -202,12 +204,19 @@ impl FieldsPin {
         }
         let (Some(large), Some(next)) = (self.large(), kept.next) else { return Ok(0) };
         let has_changes = !kept.changed.is_empty() || !kept.added.is_empty();
-        let next = large.table().scan_segment(large.hasher(), next, &mut |entry| {
+        let (table, hasher) = (large.table(), large.hasher());
+        let mut visit = |entry: EntryRef<'_>| {
             let name = entry.key();
-            if !(has_changes && kept.has(large.hasher().hash(name), name)) {
+            if !(has_changes && kept.has(hasher.hash(name), name)) {
                 visit(field_of(entry));
             }
-        });
+        };
+        let Census { bytes, keys, .. } = table.census();
+        let next = if bytes <= keys * PIN_FIELD_BYTES {
+            table.scan_segment(hasher, next, &mut visit)
+        } else {
+            table.scan_bucket(hasher, next, &mut visit)
+        };
         kept.next = next;
         let bytes = kept.bytes();
         if next.is_none() {

@@ -37,9 +37,9 @@ impl Part for EachPart {
         let args = &self.call.args;
         while self.next < args.len() {
             let end = (self.next + KEYS_AT_A_TIME).min(args.len());
-            let keys: SmallVec<[&[u8]; KEYS_AT_A_TIME]> =
-                (self.next..end).map(|at| args.get(at)).collect();
-            let call = slice.call(&self.call, Args::new(&keys));
+            let words: SmallVec<[&[u8]; KEYS_AT_A_TIME + 1]> =
+                std::iter::once(0).chain(self.next..end).map(|at| args.get(at)).collect();
+            let (call, keys) = (slice.call(&self.call, Args::new(&words)), &words[1..]);
             if let Gate::Refuse(error) = slice.engine.ledger.gate(Intent::Late(&call)) {
                 slice.refuse(error);
                 return Progress::Done;
@@ -49,7 +49,7 @@ impl Part for EachPart {
             }
             let taking = slice.taking();
             // Busy, or the main thread has been asked to announce a change.
-            let Ok(count) = slice.engine.each_key(slice.slot, &call, &keys, taking, self.each)
+            let Ok(count) = slice.engine.each_key(slice.slot, &call, keys, taking, self.each)
             else {
                 return Progress::Blocked;
             };

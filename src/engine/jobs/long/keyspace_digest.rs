@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::visits::Visits;
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
-use crate::limits::{DIGEST_FIELDS, DIGEST_PIECE_BYTES};
+use crate::limits::{DIGEST_FIELDS, DIGEST_HASH_BYTES, DIGEST_PIECE_BYTES};
 use crate::store::{Entry, EntryRef, FieldCursor, FieldRef, Fields, KeyHasher, Store, Type};
 
 /// The sums of the databases that were visited, by number.
@@ -163,9 +163,9 @@ impl Place {
             // Expired keys count as long as they are there: a digest depends on no clock.
             write_head(&entry, bytes);
             if entry.value_type() == Type::Hash {
-                let key = entry.key().to_vec();
+                let (key, weight) = (entry.key().to_vec(), entry.weight());
                 let Ok(fields) = Fields::of(entry) else { return };
-                if fields.len() > DIGEST_FIELDS {
+                if fields.len() > DIGEST_FIELDS || weight > DIGEST_HASH_BYTES {
                     large.push(LargeKey::of_hash(&key, bytes));
                 } else {
                     let of_fields = fields.iter().map(digest_of_field).fold(0, u128::wrapping_add);

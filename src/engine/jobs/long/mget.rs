@@ -91,7 +91,8 @@ enum Answer {
     NotYet,
     /// A script holds shards: try again.
     NotNow,
-    Copied(Result<Vec<Copied>, Error>),
+    /// And the position in the log that the reply must wait for.
+    Copied(Result<Vec<Copied>, Error>, u64),
 }
 
 /// How a step ended.
@@ -161,7 +162,10 @@ impl MgetPart {
         self.stage = Stage::OnMain(Arc::clone(&answer));
         let asked = Arc::clone(&self.asked);
         engine.context().send_main_task(Box::new(move |locked, engine, _| {
-            *answer.lock() = copy_on_main(locked, engine, &asked, most);
+            // Else the job has been stopped.
+            if Arc::strong_count(&answer) > 1 {
+                *answer.lock() = copy_on_main(locked, engine, &asked, most);
+            }
         }));
     }
 
@@ -171,7 +175,10 @@ impl MgetPart {
         match answer {
             Answer::NotYet => return Progress::Blocked,
             Answer::NotNow => self.stage = Stage::InOneGo { tries: 0 },
-            Answer::Copied(copied) => return self.end_with(copied, slice),
+            Answer::Copied(copied, seen) => {
+                slice.slot.log.see(seen);
+                return self.end_with(copied, slice);
+            }
         }
         Progress::More
     }
@@ -208,7 +215,12 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
         return Answer::NotNow;
     }
     let slice = Slice::endless(engine, locked);
-    asked.copy_in_one_go(&slice, most).map_or(Answer::NotNow, Answer::Copied)
+    // The job's reply waits for what this copy sees, nothing of the main thread's does.
+    let before = slice.slot.take_seen();
+    let copied = asked.copy_in_one_go(&slice, most);
+    let seen = slice.slot.take_seen();
+    slice.slot.log.see(before);
+    copied.map_or(Answer::NotNow, |copied| Answer::Copied(copied, seen))
 }
 
 /// One attempt to copy the values one after the other.

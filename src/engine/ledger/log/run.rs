@@ -105,7 +105,9 @@ impl OpenRun {
 
     /// [`OpenRun::note`], if the run keeps much: of a key that it keeps whole it needs no more,
     /// because a run is taken back as a whole. However often it overwrites keys, it keeps no more
-    /// than what they were before it. Hashes are an exception: see [`Before::is_of_fields`].
+    /// than what they were before it. Hashes are an exception: see [`Before::is_of_fields`]. And
+    /// that a key was absent is always kept: it may be a hash now that was renamed, and must let go
+    /// of the fields before the other key has them again.
     #[cold]
     fn note_once(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
         let mut whole = self.whole.take().unwrap_or_else(|| self.kept_whole());
@@ -114,7 +116,8 @@ impl OpenRun {
         let needed: SmallVec<[Before; 1]> = before
             .into_iter()
             .filter(|before| {
-                let is_needed = !is_whole || before.is_of_fields();
+                let is_needed =
+                    !is_whole || before.is_of_fields() || matches!(before, Before::Absent);
                 is_whole |= before.is_whole();
                 is_needed
             })

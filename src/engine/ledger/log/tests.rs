@@ -456,3 +456,29 @@ fn a_job_that_lost_a_part_fails() {
         assert_eq!(is_refused, written > 0, "{slices}");
     }
 }
+
+/// A run that keeps much takes a renamed hash back before the fields that it had changed.
+#[test]
+fn a_renamed_hash_has_one_owner_when_it_is_taken_back() {
+    CLOCK.set(1000);
+    let mut model = Model::new(Keys::new());
+    let mut run = |line| model.step(Step::Run(Door::Main, 0, line));
+    let fields: Vec<String> = (0..600).map(|number| format!("f{number} v")).collect();
+    run(Line(vec![b"set".to_vec(), name(0), vec![1; 1 << 21]]));
+    run(line_of(&format!("hset k:1 {}", fields.join(" ")), &[]));
+    // A table that has no keys any more counts anew.
+    run(line_of("populate 100 more", &[]));
+    model.step(Step::LogTail);
+    let (other_db, grows) = ("set k:0 y", format!("hset k:1 f {}", "v".repeat(5000)));
+    let lines = ["set k:0 x", "set k:2 1", other_db, &grows, "rename k:1 k:2"];
+    let lines = lines.map(|words| line_of(words, &[])).to_vec();
+    let bytes = |model: &Model| model.engine.ledger.books.totals().bytes;
+    let before = bytes(&model);
+    model.step(Step::Unit(0, lines, true));
+    let mut all = model.engine.shards().hold_all(LOCKED);
+    model.engine.ledger.take_back(LOCKED, &mut all);
+    assert_eq!(bytes(&model), before);
+    model.engine.ledger.make_again(LOCKED, &mut all);
+    all.release();
+    model.step(Step::LogTail);
+}
