@@ -69,11 +69,12 @@ impl PopulateArgs {
         let count = positive(1)?;
         let size = if args.len() > 3 { positive(3)? as usize } else { 0 };
         limits.value(size)?;
-        Ok(PopulateArgs {
-            count,
-            prefix: populate_prefix(args).to_vec(),
-            size: (size > 0).then_some(size),
-        })
+        let prefix = populate_prefix(args).to_vec();
+        let populate = PopulateArgs { count, prefix, size: (size > 0).then_some(size) };
+        let mut longest = Vec::new();
+        populate.key(count.saturating_sub(1), &mut longest);
+        limits.key(&longest)?;
+        Ok(populate)
     }
 
     /// The approximate size of a value, at least 1.

@@ -326,7 +326,8 @@ pub fn find_call(args: &Args<'_>) -> Option<FoundCommand> {
 
 /// Packs a name of 1 to 16 bytes into two numbers. Two names of the same length that consist of
 /// letters are packed alike only if they are equal, apart from case: setting bit 5 of every byte
-/// makes letters lower case, and makes no letter of another byte.
+/// makes letters lower case, and makes no letter of another byte. A `_` is taken for a byte 0x7f,
+/// which only makes such a command known by another name, too.
 #[inline]
 const fn packed(name: &[u8]) -> (u64, u64) {
     const LOWER_CASE: u64 = 0x2020_2020_2020_2020;

@@ -178,6 +178,7 @@ fn say_item(cx: &mut OneKey<'_>, reply: &mut dyn Reply, may_write: bool) -> Resu
             }
             return Ok(());
         }
+        cx.limits.key(cx.key.name())?;
         cx.key.set(Value::Inline(b""), None);
         take_number(cx, &flags);
         cx.tell(Event::SET);
@@ -404,6 +405,7 @@ fn count(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let mut text = itoa::Buffer::new();
     let text = text.format(after).as_bytes();
     if is_new {
+        cx.limits.key(cx.key.name())?;
         put_value(&mut cx.key, text.into(), None, Traits::default(), cx.limits.keep_bytes);
     } else {
         super::replace_number(cx, text)?;

@@ -24,8 +24,8 @@ pub struct Damage {
 /// The longest line of a file: the head of a command or of a word, or an annotation.
 const LINE_BYTES: u64 = 1024;
 
-/// The most words of a command that is read.
-const WORDS: usize = 1 << 20;
+/// The most words of a command: what a host has executed, its file may have.
+const WORDS: usize = i32::MAX as usize;
 
 /// Whether a file that begins like this is an RDB, or begins with one.
 pub fn is_rdb(beginning: &[u8]) -> bool {
