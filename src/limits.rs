@@ -68,8 +68,11 @@ pub const DESCRIPTORS_DIVISOR: usize = 8;
 /// ... and at least this many.
 pub const DESCRIPTORS_MIN: usize = 32;
 
-/// Descriptors of the ports that are not clients: listeners, epolls, connections being accepted.
+/// Descriptors of the ports that are neither clients nor a worker's: Unix sockets, connections being
+/// accepted.
 pub const DESCRIPTORS_SPARE: usize = 64;
+/// Descriptors of each worker, but for what it listens on: its waker, ticker and epoll.
+pub const DESCRIPTORS_OF_WORKER: usize = 3;
 
 /// `midi.client-query-buffer-limit`: Redis's own default.
 pub const QUERY_LIMIT_DEFAULT: i64 = 1 << 30;

@@ -18,7 +18,7 @@ use super::{
     log_panics, notifications, output, register, renamed, reply, slow_log, unit, version, watch,
 };
 use crate::command::Cluster;
-use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
+use crate::engine::{Engine, ListenAt, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
@@ -78,7 +78,13 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let engine_config = config::engine_config(databases, cluster);
     let waker: &'static Waker =
         Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
-    let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
+    let (settings, port_config) = (config::settings(), config::port_config(ctx));
+    check_sockets(ctx, &port_config)?;
+    let opens_ports = port_config.obstacle.is_none() && !port_config.listeners.is_empty();
+    if opens_ports {
+        descriptors::prepare(ctx, &settings, &port_config, engine_config.workers);
+    }
+    let engine = Engine::new(engine_config, settings, Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.context().outside.on_ask_host(|locked| instance().gates.ask_host(locked));
     engine.context().outside.set_log(Box::new(hand_over::TheLog));
@@ -88,7 +94,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     engine.ledger.on_watched_change(watch::tell);
     engine.context().outside.set_host(Box::new(TheHost::new(ctx)));
     instance().renamed.note_seen(ctx.locked());
-    let ports = prepare_ports(ctx, &engine, open_ports)?;
+    let ports = prepare_ports(ctx, &engine, &port_config, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
     let workers = Workers::start(&engine, count_panic, ports);
     let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
@@ -106,6 +112,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
         let text = "the host refused a command, event, data type or INFO section; its log may say \
                     why";
         return Err(text.into());
+    }
+    // While a file is loaded, this has the users read: the ports accept nobody before.
+    waker.wake();
+    if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
+        events::say_what_replicas_need(ctx);
     }
     version::adopt(ctx);
     instance().active_expiry.prepare(ctx);
@@ -140,21 +151,36 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Newer hosts remove a socket of ours in the place of their own, and listen there themselves.
+///
+/// # Errors
+/// A port is to have the host's `unixsocket`.
+fn check_sockets(ctx: Ctx<'_>, ports: &PortConfig) -> Result<(), String> {
+    let of_host = ctx.config_text(c"unixsocket").unwrap_or_default();
+    let same = ports.listeners.iter().find(|row| match &row.at {
+        ListenAt::Unix { path, .. } => path.as_bytes() == of_host,
+        ListenAt::Tcp { .. } => false,
+    });
+    match same {
+        Some(row) => Err(format!("midi.{}: the server listens there itself", row.setting)),
+        None => Ok(()),
+    }
+}
+
 /// Prepares and opens the ports; if an obstacle keeps them closed, it is logged.
 fn prepare_ports(
     ctx: Ctx<'_>,
     engine: &Arc<Engine>,
+    ports: &PortConfig,
     open_ports: OpenPorts,
 ) -> Result<PortParts, String> {
-    let ports = config::port_config(ctx);
     match ports.obstacle {
         None if ports.listeners.is_empty() => {}
         None => {
-            warn_of_ports(ctx, &ports);
+            warn_of_ports(ctx, ports);
             renamed::note_for_ports(ctx);
             import_source::prepare(ctx);
             instance().gates.ports.set(true);
-            descriptors::reserve(ctx, engine.settings());
         }
         Some(obstacle) => {
             log(
@@ -164,7 +190,7 @@ fn prepare_ports(
             );
         }
     }
-    let opened = open_ports(engine, &ports, count_panic)?;
+    let opened = open_ports(engine, ports, count_panic)?;
     if let Some(reason) = engine.context().outside.ports().and_then(|ports| ports.fallback()) {
         let text = format!("midi.io io_uring cannot be had, midi uses epoll: {reason}");
         log(ctx, Level::Warning, &text);

@@ -25,8 +25,6 @@ pub struct PortCaller<'a, P> {
     pub output: &'a mut Output,
     /// The end of the output before the reply to the command that runs.
     pub said: usize,
-    /// Its client sends no more.
-    pub ended: bool,
 }
 
 impl<'a, P: Protocol> PortCaller<'a, P> {
@@ -34,13 +32,13 @@ impl<'a, P: Protocol> PortCaller<'a, P> {
     /// may wait for it, plus what is written before the length is checked.
     #[inline]
     pub fn new(serving: &'a mut Serving<'_>, session: &'a mut P) -> Self {
-        let Serving { worker, turn, output, ended } = serving;
+        let Serving { worker, turn, output } = serving;
         let (context, said) = (worker.engine().context(), output.end());
         let most = context.settings.port.most_output();
         session.flow_mut().most_output =
             most.saturating_add(output.len() + OUTPUT_PAUSE + HELD_OUTPUT);
         let limits = context.limits_alone(usize::MAX);
-        PortCaller { worker, turn, session, limits, output, said, ended: *ended }
+        PortCaller { worker, turn, session, limits, output, said }
     }
 
     /// The keyspace.

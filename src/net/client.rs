@@ -34,7 +34,7 @@ pub struct Client {
     pub names: Mutex<Names>,
     /// Its database.
     pub db: AtomicU32,
-    /// When it last sent anything, in ms since the ports were opened.
+    /// When it last sent anything, or was sent something, in ms since the ports were opened.
     pub last_seen: AtomicU64,
     /// Its connection has ended: jobs for it may stop.
     pub gone: Arc<AtomicBool>,

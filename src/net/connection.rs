@@ -47,6 +47,15 @@ impl Connection {
         self.channel.ended && self.session.flow().queued_since.is_some()
     }
 
+    /// If it waits for something, and its client sends no more, the client may have left: a job for
+    /// it may stop.
+    pub fn note_leaving(&self) {
+        let flow = self.session.flow();
+        if self.channel.ended && flow.is_waiting() {
+            flow.client.gone.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether it is closing, and has been sent everything.
     pub fn is_finished(&self) -> bool {
         let channel = &self.channel;

@@ -133,7 +133,6 @@ impl Service {
                 worker: &self.worker,
                 turn: &mut self.turn,
                 output: &mut self.outbox.said,
-                ended: channel.ended,
             };
             session.certified(&mut serving, names);
         }

@@ -80,17 +80,17 @@ pub fn open(
     *shared.tls.lock() = tls;
     let sockets = listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd());
     let mut descriptors: Vec<i32> = sockets.collect();
-    let uring = config.uses_io_uring.then(|| rings(engine));
+    let uring = config.uses_io_uring.then(|| rings(engine, first_descriptor));
     let (backend, fallback, ports) = match uring {
         Some(Ok(drivers)) => {
             descriptors.extend(drivers.iter().map(Uring::descriptor));
-            (Uring::NAME, None, ports(&shared, drivers, listeners)?)
+            (Uring::NAME, None, ports(&shared, drivers, listeners))
         }
         other => {
             let drivers = wakers(engine).map(|waker| Epoll::new(waker, first_descriptor));
             let drivers = drivers.collect::<Result<Vec<_>, _>>();
             let drivers = drivers.map_err(|error| format!("midi.port: {error}"))?;
-            (Epoll::NAME, other.and_then(Result::err), ports(&shared, drivers, listeners)?)
+            (Epoll::NAME, other.and_then(Result::err), ports(&shared, drivers, listeners))
         }
     };
     let report = Open { shared: Arc::downgrade(&shared), backend, fallback, descriptors };
@@ -106,10 +106,10 @@ fn wakers(engine: &Engine) -> impl Iterator<Item = &Waker> {
 ///
 /// # Errors
 /// Why there can be none.
-fn rings(engine: &Engine) -> Result<Vec<Uring>, String> {
+fn rings(engine: &Engine, first_descriptor: i32) -> Result<Vec<Uring>, String> {
     let make = || {
         Uring::try_out()?;
-        wakers(engine).map(Uring::new).collect()
+        wakers(engine).map(|waker| Uring::new(waker, first_descriptor)).collect()
     };
     // After the end of a ring the kernel interrupts the threads that have made or used it. The
     // host's main thread must not be one of them.
@@ -125,12 +125,11 @@ fn ports<D: Driver + Send + 'static>(
     shared: &Arc<Shared>,
     drivers: Vec<D>,
     listeners: Vec<Vec<Listener>>,
-) -> Result<Vec<Box<dyn Port + Send>>, String> {
+) -> Vec<Box<dyn Port + Send>> {
     let parts = drivers.into_iter().zip(listeners).enumerate();
     let ports = parts.map(|(worker, (driver, listeners))| {
         let port = WorkerPort::new(Arc::clone(shared), worker, driver, listeners);
-        let port = port.map_err(|error| format!("midi.port: {error}"))?;
-        Ok(Box::new(port) as Box<dyn Port + Send>)
+        Box::new(port) as Box<dyn Port + Send>
     });
     ports.collect()
 }

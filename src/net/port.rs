@@ -1,7 +1,6 @@
 //! A worker's port: its connections, and the order in which they are served.
 
 use std::collections::VecDeque;
-use std::io;
 use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,6 +38,9 @@ pub struct WorkerPort<D: Driver> {
     /// Moves bytes between sockets and buffers.
     io: Io<D>,
     listeners: Listeners,
+    /// Whether it accepts connections: not before the users are known. Nobody could be told until
+    /// then from one who must log in first, or be kept out.
+    is_open: bool,
     connections: SlotMap<Key, Connection>,
     /// Connections that can go on without a new event.
     ready: VecDeque<Key>,
@@ -59,16 +61,11 @@ pub struct WorkerPort<D: Driver> {
 }
 
 impl<D: Driver> WorkerPort<D> {
-    /// # Errors
-    /// The system's.
-    pub fn new(
-        shared: Arc<Shared>,
-        worker: usize,
-        mut driver: D,
-        listeners: Vec<Listener>,
-    ) -> io::Result<Self> {
-        Ok(WorkerPort {
-            listeners: Listeners::new(listeners, &mut driver)?,
+    /// A port of this worker.
+    pub fn new(shared: Arc<Shared>, worker: usize, driver: D, listeners: Vec<Listener>) -> Self {
+        WorkerPort {
+            listeners: Listeners::new(listeners),
+            is_open: false,
             service: Service::new(shared, worker),
             io: Io::new(driver),
             connections: SlotMap::with_key(),
@@ -81,7 +78,7 @@ impl<D: Driver> WorkerPort<D> {
             messages: VecDeque::new(),
             next_tick: Instant::now(),
             next_look: Instant::now(),
-        })
+        }
     }
 
     fn shared(&self) -> &Shared {
@@ -102,10 +99,7 @@ impl<D: Driver> WorkerPort<D> {
         connection.channel.readable |= event.input;
         connection.channel.ended |= event.ended;
         connection.channel.urgent |= event.urgent;
-        if event.ended && connection.session.flow().is_waiting() {
-            // The client may have left: a job for it may stop.
-            connection.session.flow().client.gone.store(true, Ordering::Relaxed);
-        }
+        connection.note_leaving();
         if connection.is_ready {
             // It is in the queue already: other connections come first.
             return;
@@ -341,6 +335,10 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Updates the ports' clock, and now and then closes overdue connections.
     fn tick(&mut self) {
+        if !self.is_open && self.service.worker.engine().users.are_known() {
+            self.is_open = true;
+            self.listeners.wake(&mut self.io.driver);
+        }
         let now = self.service.turn.now;
         if now < self.next_look {
             return;
@@ -352,7 +350,9 @@ impl<D: Driver> WorkerPort<D> {
             return;
         }
         self.next_tick = now + PORT_TICK;
-        self.listeners.wake(&mut self.io.driver);
+        if self.is_open {
+            self.listeners.wake(&mut self.io.driver);
+        }
         flush_due(&self.service.worker);
         let (mut buffered, mut held_bytes) = (0, 0);
         let (mut late, mut gone): (Vec<Key>, Vec<Key>) = Default::default();

@@ -96,6 +96,4 @@ pub struct Serving<'a> {
     pub turn: &'a mut ThisTurn,
     /// Replies are appended here.
     pub output: &'a mut Output,
-    /// Its client sends no more.
-    pub ended: bool,
 }

@@ -125,12 +125,8 @@ impl Service {
     fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
         let (said, session) = (self.outbox.said.end(), &mut connection.session);
         self.turn.alone.begin();
-        let mut serving = Serving {
-            worker: &self.worker,
-            turn: &mut self.turn,
-            output: &mut self.outbox.said,
-            ended: connection.channel.ended,
-        };
+        let mut serving =
+            Serving { worker: &self.worker, turn: &mut self.turn, output: &mut self.outbox.said };
         let unread = &mut connection.channel.unread;
         match &self.members[number].input {
             Input::Received(input) => {
@@ -177,7 +173,7 @@ impl Service {
             let Connection { key, channel, session, .. } = connection;
             let Some(session) = session.resp() else { continue };
             let output = &mut outbox.said;
-            let mut serving = Serving { worker, turn, output, ended: channel.ended };
+            let mut serving = Serving { worker, turn, output };
             let Some(ran) = group.end(session, member.commands.clone(), &mut serving) else {
                 worker.note_limit();
                 continue;
@@ -198,6 +194,11 @@ impl Service {
             Sent::Bytes(bytes) => {
                 count(&self.worker.counts().sent, bytes as u64);
                 count(&self.worker.counts().writes, 1);
+                if bytes > 0 {
+                    // Who reads a long reply, or has waited for one, is not idle.
+                    let client = &connection.session.flow().client;
+                    client.last_seen.store(self.turn.recently, Ordering::Relaxed);
+                }
             }
         }
         if connection.is_finished() || self.is_over_output_limit(connection) {
@@ -271,8 +272,6 @@ impl Service {
         io: &mut Io<D>,
         connection: &mut Connection,
     ) -> TurnOutcome {
-        // It has waited for us, so it has not been idle.
-        connection.session.flow().client.last_seen.store(self.turn.recently, Ordering::Relaxed);
         let sent = self.send(io, connection);
         connection.show_condition();
         match sent {
@@ -312,6 +311,7 @@ fn end_turn(
     connection: &mut Connection,
 ) -> TurnOutcome {
     held.hold(worker, connection);
+    connection.note_leaving();
     // Before the replies are sent: a client that has its reply may then look at CLIENT LIST.
     connection.show_condition();
     connection.outcome()

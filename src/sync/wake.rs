@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::{read, write};
+use rustix::io::{fcntl_dupfd_cloexec, read, write};
 
 use super::contention::{Contact, note};
 
@@ -26,6 +26,14 @@ impl Waker {
     /// The system's error if it has no more descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Waker(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+    }
+
+    /// An eventfd whose descriptor is at least `first`.
+    ///
+    /// # Errors
+    /// The system's error if it has no more descriptors.
+    pub fn above(first: RawFd) -> io::Result<Self> {
+        Ok(Waker(fcntl_dupfd_cloexec(Waker::new()?.0, first)?))
     }
 
     /// Wakes the thread that sleeps on it.

@@ -50,11 +50,12 @@ impl Context {
         settings: Settings,
         wake_main: Box<dyn Fn() + Send + Sync>,
     ) -> std::io::Result<Self> {
+        let first_descriptor = settings.port.first_descriptor.load(Ordering::Relaxed);
         Ok(Context {
             config,
             settings,
             main: MainInbox::default(),
-            workers: Workers::new(config.workers)?,
+            workers: Workers::new(config.workers, first_descriptor)?,
             outside: Outside::new(wake_main),
         })
     }

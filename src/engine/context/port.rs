@@ -203,6 +203,8 @@ pub struct PortSettings {
     /// The lowest descriptor for the ports' connections: lower ones are left for the host's own
     /// clients, because the host refuses those that are too high.
     pub first_descriptor: AtomicUsize,
+    /// How many descriptors the ports need besides those of their clients.
+    pub own_descriptors: AtomicUsize,
 }
 
 impl PortSettings {
@@ -235,6 +237,7 @@ impl Default for PortSettings {
             memcached_item_size: size(limits::MEMCACHED_ITEM_SIZE_DEFAULT),
             protected: AtomicBool::new(false),
             first_descriptor: AtomicUsize::new(0),
+            own_descriptors: size(limits::DESCRIPTORS_SPARE as i64),
         }
     }
 }

@@ -49,8 +49,12 @@ pub(in crate::engine) struct WorkerQueue<M> {
 }
 
 impl<M> Workers<M> {
-    pub(super) fn new(count: usize) -> io::Result<Self> {
-        let queue = |_| Ok(WorkerQueue { inbox: Inbox::default(), waker: Waker::new()? });
+    /// Their wakers' descriptors are at least `first_descriptor`.
+    pub(super) fn new(count: usize, first_descriptor: usize) -> io::Result<Self> {
+        let queue = |_| {
+            let waker = Waker::above(first_descriptor as i32)?;
+            Ok(WorkerQueue { inbox: Inbox::default(), waker })
+        };
         Ok(Workers { queues: (0..count).map(queue).collect::<io::Result<_>>()? })
     }
 

@@ -60,6 +60,9 @@ pub struct Users {
     pub(super) refusals: Refusals,
 }
 
+/// The first epoch of a list that was read.
+const FIRST_READ: u64 = 2;
+
 /// The user of clients that have not logged in.
 pub const DEFAULT_USER: &[u8] = b"default";
 
@@ -69,6 +72,12 @@ impl Users {
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether the list has been read since the start.
+    #[inline]
+    pub fn are_known(&self) -> bool {
+        self.epoch() >= FIRST_READ
     }
 
     /// Whether the rules may have changed since the list was last updated.

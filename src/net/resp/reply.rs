@@ -89,6 +89,11 @@ impl<'a> RespReply<'a> {
         self.out.end()
     }
 
+    /// Whether the output has exceeded its limit: there is no use in more.
+    pub fn is_cut(&self) -> bool {
+        self.out.len() > self.most
+    }
+
     /// Whether the output is empty.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
@@ -199,7 +204,7 @@ impl Reply for RespReply<'_> {
     }
 
     fn error(&mut self, text: &[u8]) {
-        if self.out.len() > self.most {
+        if self.is_cut() {
             return;
         }
         self.out.errors.add(text);

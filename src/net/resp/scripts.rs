@@ -22,7 +22,7 @@ use crate::engine::{
 use crate::limits::MAIN_TURN;
 use crate::net::client::Client;
 use crate::net::main_task::wait_for_task;
-use crate::net::shared::count;
+use crate::net::shared::{PortMessage, count};
 use crate::net::waiting::WaitingConnection;
 
 /// A command about scripts that may run.
@@ -125,10 +125,11 @@ impl ScriptsWork {
         }
         // The host does not tell which positions its scripts' writes have.
         engine.main_slot(locked).take_seen();
+        if self.replies.len() > self.waiting.most_output() {
+            return self.waiting.ends(PortMessage::TooLarge);
+        }
         let (seen, replies) = (engine.ledger.log.last(), self.replies);
-        self.waiting.answers(seen, move |session: &mut RespSession, output| {
-            session.reply(output).encoded(&replies);
-        });
+        self.waiting.answers(seen, move |_: &mut RespSession, output| *output = replies.into());
     }
 
     fn run_with(&mut self, slot: &ThreadSlot, engine: &Engine, run: RunScript<'_>) {
@@ -152,6 +153,10 @@ impl ScriptsWork {
                 last = now;
             }
             self.calls.pop_front();
+            if self.replies.len() > self.waiting.most_output() {
+                // Its connection will be closed, so no more of its scripts run.
+                self.calls.clear();
+            }
             if last - began > MAIN_TURN {
                 return;
             }

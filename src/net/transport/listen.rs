@@ -87,15 +87,10 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Has the driver report connections that wait; the mark of a listener is its number.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn new<D: Driver>(all: Vec<Listener>, driver: &mut D) -> io::Result<Self> {
-        for (number, listener) in all.iter().enumerate() {
-            driver.add_listener(number as u64, &listener.socket)?;
-        }
-        Ok(Listeners { all, resting: Vec::new() })
+    /// None of them is watched yet: see [`Listeners::wake`].
+    pub fn new(all: Vec<Listener>) -> Self {
+        let resting = (0..all.len()).collect();
+        Listeners { all, resting }
     }
 
     /// Accepts the next connection of a listener, if there is one.
@@ -121,7 +116,8 @@ impl Listeners {
         }
     }
 
-    /// Watches again those that are not watched.
+    /// Has the driver report connections that wait, for the listeners for which it does not do so.
+    /// The mark of a listener is its number.
     pub fn wake<D: Driver>(&mut self, driver: &mut D) {
         self.resting.retain(|&number| {
             driver.add_listener(number as u64, &self.all[number].socket).is_err()

@@ -107,8 +107,15 @@ fn listed(
         return Err(Error::Syntax.text("client", args));
     };
     let now = shared.clock(caller.turn.now);
-    let mut text = Vec::with_capacity(clients.len() * LINE_BYTES);
-    clients.iter().for_each(|client| put_line(shared, client, now, &mut text));
+    // The same id may be asked for very often.
+    let most = caller.session.flow.most_output;
+    let mut text = Vec::with_capacity((clients.len() * LINE_BYTES).min(most));
+    for client in clients {
+        put_line(shared, &client, now, &mut text);
+        if text.len() > most {
+            break;
+        }
+    }
     Ok(text)
 }
 

@@ -18,6 +18,7 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
             reply.array(args.len() - 2);
             for name in args.from(2) {
                 match named(name) {
+                    _ if reply.is_cut() => break,
                     Some(command) => write_command(command, reply),
                     None => reply.null(),
                 }
@@ -30,6 +31,9 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
             };
             reply.map(found.len());
             for command in found {
+                if reply.is_cut() {
+                    break;
+                }
                 reply.bulk(command.full_name().as_bytes());
                 write_docs(command, reply);
             }

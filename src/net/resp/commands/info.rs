@@ -181,7 +181,8 @@ impl<'a> InfoOfPort<'a> {
             "total_reads_processed" => port.counts.reads,
             "total_writes_processed" => port.counts.writes,
             "acl_access_denied_auth" => port.counts.failed_logins,
-            "acl_access_denied_cmd" => port.counts.denied - port.counts.denied_keys,
+            // Workers count both while they are read.
+            "acl_access_denied_cmd" => port.counts.denied.saturating_sub(port.counts.denied_keys),
             "acl_access_denied_key" => port.counts.denied_keys,
             // These are about the process, or the host's replicas.
             _ if OF_THE_HOST.iter().any(|beginning| name.starts_with(beginning)) => return None,

@@ -1,7 +1,6 @@
 //! WAIT and WAITAOF: the connection waits until replicas, or the AOF, have what it wrote.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::command::{Args, Error, PortCommand, Reply, parse_integer};
@@ -31,10 +30,6 @@ pub fn wait(caller: &mut RespCaller<'_>, which: PortCommand, args: &Args<'_>, bl
         caller.session.flow.wait_for(seen);
     }
     let session = &*caller.session;
-    if caller.ended {
-        // It sends no more, so it may have left.
-        session.flow.client.gone.store(true, Ordering::Relaxed);
-    }
     let (position, offset) = (session.flow.last_write.position, session.flow.last_write.offset);
     let gone = Arc::clone(&session.flow.client.gone);
     ask_main_later(caller, move |locked, _, host, waiting| {

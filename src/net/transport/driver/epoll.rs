@@ -10,6 +10,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::super::raised;
 use super::socket;
 use super::ticker::{LONG, ticker};
 use super::{Driver, EVENTS, Happened, Mark, Received, Sent};
@@ -27,14 +28,14 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// A driver that `waker` wakes; its own descriptor is at least `first_descriptor`.
+    /// A driver that `waker` wakes; its own descriptors are at least `first_descriptor`.
     ///
     /// # Errors
     /// The system's, for example if it has no descriptors left.
     pub fn new(waker: impl AsFd, first_descriptor: i32) -> io::Result<Self> {
-        let epoll = super::super::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
+        let epoll = raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
-        let ticker = ticker()?;
+        let ticker = raised(ticker()?, first_descriptor)?;
         epoll::add(&epoll, &ticker, EventData::new_u64(TICKER), EventFlags::IN | EventFlags::ET)?;
         Ok(Epoll { epoll, ticker })
     }

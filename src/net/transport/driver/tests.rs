@@ -79,7 +79,7 @@ fn on_both(epoll: impl FnOnce(Epoll), uring: impl FnOnce(Uring)) {
     let waker = Waker::new().expect("a waker");
     epoll(Epoll::new(&waker, 0).expect("epoll"));
     match Uring::try_out() {
-        Ok(()) => uring(Uring::new(&waker).expect("a ring")),
+        Ok(()) => uring(Uring::new(&waker, 0).expect("a ring")),
         Err(reason) => println!("SKIPPED: io_uring: {reason}"),
     }
 }
@@ -231,7 +231,7 @@ fn a_waker_ends_the_wait() {
     let waker = Waker::new().expect("a waker");
     test(Epoll::new(&waker, 0).expect("epoll"), &waker);
     if Uring::try_out().is_ok() {
-        test(Uring::new(&waker).expect("a ring"), &waker);
+        test(Uring::new(&waker, 0).expect("a ring"), &waker);
     }
 }
 

@@ -37,6 +37,7 @@ use io_uring::{cqueue, opcode};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
+use super::super::raised;
 use super::ticker::ticker;
 use super::{Driver, EVENTS, Happened, Mark, Received, Sent, socket};
 use crate::limits::{RECEIVED_BUFFERS, RECEIVED_UNTAKEN};
@@ -73,19 +74,22 @@ pub struct Uring {
 unsafe impl Send for Uring {}
 
 impl Uring {
-    /// A driver that `waker` wakes. The first thread that waits with it is its own from then on.
+    /// A driver that `waker` wakes; its own descriptors, but for the ring's, are at least
+    /// `first_descriptor`. The first thread that waits with it is its own from then on.
     ///
     /// # Errors
     /// Why the system does not offer it.
-    pub fn new(waker: impl AsFd) -> Result<Self, String> {
+    pub fn new(waker: impl AsFd, first_descriptor: RawFd) -> Result<Self, String> {
         let ring = Ring::new().map_err(|error| refusal("io_uring_setup", &error))?;
         let registered = Buffers::new(&ring, RECEIVED_BUFFERS);
         let buffers = registered.map_err(|error| refusal("io_uring_register", &error))?;
-        Self::with(waker, ring, buffers).map_err(|error| refusal("io_uring", &error))
+        Self::with(waker, first_descriptor, ring, buffers)
+            .map_err(|error| refusal("io_uring", &error))
     }
 
-    fn with(waker: impl AsFd, ring: Ring, buffers: Buffers) -> io::Result<Self> {
-        let (ticker, listeners) = (ticker()?, epoll::create(CreateFlags::CLOEXEC)?);
+    fn with(waker: impl AsFd, first: RawFd, ring: Ring, buffers: Buffers) -> io::Result<Self> {
+        let ticker = raised(ticker()?, first)?;
+        let listeners = raised(epoll::create(CreateFlags::CLOEXEC)?, first)?;
         let mut driver = Uring {
             ring,
             buffers,

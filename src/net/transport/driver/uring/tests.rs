@@ -20,7 +20,7 @@ fn small(requests: u32, completions: u32, buffers: u16) -> Option<Uring> {
     let waker = Waker::new().expect("a waker");
     let ring = Ring::sized(requests, completions).expect("a ring");
     let buffers = Buffers::new(&ring, buffers).expect("buffers");
-    let mut driver = Uring::with(&waker, ring, buffers).expect("a driver");
+    let mut driver = Uring::with(&waker, 0, ring, buffers).expect("a driver");
     driver.wait(Duration::ZERO, &mut Vec::new());
     Some(driver)
 }
