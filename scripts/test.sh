@@ -25,6 +25,8 @@ for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "
 on_other_hosts() {
     # They go on alone when the first host is done. Fewer histories: they try midi more than its host.
     export RUST_TEST_THREADS=$((RUST_TEST_THREADS + 1))
+    # Behind the ports of the first host's tests: tests/common/free_port.rs.
+    export MIDI_FIRST_PORT=15000
     export MIDI_LINEARIZABILITY_ROUNDS=${MIDI_LINEARIZABILITY_ROUNDS:-8}
     said=$said.others failed=()
     : >"$said"

@@ -4,7 +4,8 @@
 //! Environment: `MIDI_REDIS_SERVER` (server binary), `MIDI_MODULE` (libmidi.so),
 //! `MIDI_SERVER_PRELOAD` (LD_PRELOAD of the server, for sanitizers), `MIDI_SKIPS` (the file that
 //! names tests that cannot run), `MIDI_STREAM` (how midi's port is connected to: tcp, unix or tls),
-//! `MIDI_IO` (how it moves bytes: epoll or io_uring).
+//! `MIDI_IO` (how it moves bytes: epoll or io_uring), `MIDI_FIRST_PORT` (servers listen from there
+//! on; for runs beside each other).
 
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
