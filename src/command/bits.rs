@@ -279,6 +279,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn bits_are_found_where_they_are(
             bytes in bytes(), ends in any::<(usize, usize)>(), wanted in any::<bool>(),

@@ -277,6 +277,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn packers_clear_what_they_remember(texts in proptest::collection::vec(text(), 1..4)) {
             let mut packer = Packer::default();

@@ -112,6 +112,8 @@ fn sent() -> impl Strategy<Value = Sent> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_split_gives_the_same_commands(
         list in proptest::collection::vec(sent(), 0..12),
@@ -245,6 +247,8 @@ fn decoded(bytes: &mut &[u8]) -> Option<Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn replies_are_read_back_as_they_were_said(
         list in proptest::collection::vec(reply(), 1..4), resp3: bool,

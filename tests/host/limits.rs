@@ -1,6 +1,6 @@
 //! The promise: limits and `maxmemory` hold, in every mode, and refusals name them.
 
-use crate::common::{Client, Mode, Value, in_all_modes, wait_until};
+use crate::common::{Client, Value, in_all_modes, wait_until};
 
 fn refused(client: &mut Client, line: &str, limit: &str) {
     let reply = client.run(line);
@@ -84,32 +84,6 @@ fn imported_strings_are_held_to_the_limits() {
         client.run("MIDI.IMPORT *");
         assert_eq!(client.integer("MIDI.DBSIZE"), 0);
     });
-}
-
-#[test]
-fn more_waiting_commands_than_allowed_are_refused() {
-    let server = Mode::Pool.builder().load("max-queued-commands 3").start();
-    let mut clients: Vec<Client> = (0..40).map(|_| server.client()).collect();
-    let mut refusals = 0;
-    for _ in 0..50 {
-        clients.iter_mut().for_each(|client| client.send_line("MIDI.SET k v"));
-        for client in &mut clients {
-            match client.read() {
-                Value::Error(text) => {
-                    let text = String::from_utf8_lossy(&text).into_owned();
-                    assert!(
-                        text.starts_with("BUSY ") && text.contains("midi.max-queued-commands 3"),
-                        "{text}"
-                    );
-                    refusals += 1;
-                }
-                reply => assert_eq!(reply, Value::ok()),
-            }
-        }
-    }
-    println!("{refusals} refused");
-    clients[0].ok("MIDI.SET k last");
-    assert_eq!(clients[1].run("MIDI.GET k"), Value::bulk("last"));
 }
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::thread;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::classes::{CLASSES, MAX_SMALL, class_of};
@@ -49,12 +50,17 @@ fn own() -> (usize, usize) {
 }
 
 /// In a thread of its own, which has an arena of its own: `ARENAS` threads later another one has
-/// it, too.
+/// it, too. One at a time: [`give_up_chunks`] and [`enter_another`] do not stop at others' arenas.
 fn alone<R: Send>(run: impl FnOnce() -> R + Send) -> R {
+    // A test that fails does not poison it for the others.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
     thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn blocks_are_apart(
         steps in prop::collection::vec((0..40usize, 1..2200usize, any::<u8>()), 1..600),

@@ -45,6 +45,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Whichever copies go, and in whichever order: all entries but one have their room.
     #[test]
     fn every_copy_has_its_room(steps in steps()) {

@@ -148,6 +148,8 @@ impl Tested {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn behaves_as_a_map(steps in proptest::collection::vec(step(), 0..2000)) {
         let mut tested = Tested::new();

@@ -383,6 +383,8 @@ fn a_thread_unpacks_no_more_than_it_may() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_bytes_are_read_or_refused(
         kind in prop_oneof![Just(4), Just(9), Just(13), Just(16), 22..26_u8],
