@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::aof::builder;
 use super::aof_calls::calls;
 use crate::common::aof::{self, survives};
-use crate::common::hold::with_calls;
-use crate::common::{Client, Mode, Server, Value, encoded, words};
+use crate::common::hold::{hold_main, with_calls};
+use crate::common::{Client, Mode, Server, Value, encoded, wait_until, words};
 
 /// Time for a reply that should not come.
 const SHORT: Duration = Duration::from_millis(50);
@@ -21,11 +21,20 @@ fn tail_runs(client: &mut Client) -> i64 {
     client.info_number("midi_persistence", "midi_journal_tail_runs")
 }
 
-/// Sends lines that run in one turn of the main loop, behind what keeps it busy.
-fn send_behind_a_sleep(client: &mut Client, lines: &[&str]) {
-    let lines = std::iter::once(&"DEBUG SLEEP 0.2").chain(lines);
-    let bytes: Vec<u8> = lines.map(|line| encoded(&words(line))).collect::<Vec<_>>().concat();
-    client.send(&bytes);
+/// Has the port write while the main thread is busy, and then the client run lines in the same turn
+/// of the main loop. On a slow machine the write comes after them.
+fn write_before(
+    server: &Server,
+    (port, line): (&mut Client, &str),
+    (client, lines): (&mut Client, &[&str]),
+) {
+    let lines: Vec<_> = lines.iter().map(|line| encoded(&words(line))).collect();
+    let held = hold_main(server, client, &lines);
+    port.send_line(line);
+    // Nobody is shown when it has run.
+    std::thread::sleep(SHORT);
+    drop(held);
+    assert_eq!(client.read(), Value::ok(), "CALLS.HOLD");
 }
 
 /// Has the port write while the main thread is busy, and then another module pause clients. What
@@ -34,15 +43,13 @@ fn send_behind_a_sleep(client: &mut Client, lines: &[&str]) {
 fn write_and_pause(server: &Server, line: &str) -> Client {
     let (mut client, mut port) = (server.client(), server.midi_client());
     loop {
-        send_behind_a_sleep(&mut client, &["CALLS.READ - 4 CLIENT PAUSE 100000 WRITE"]);
-        std::thread::sleep(SHORT);
-        port.send_line(line);
-        let paused = Value::Array(vec![Value::ok()]);
-        assert_eq!([client.read(), client.read()], [Value::ok(), paused]);
+        let pause = "CALLS.READ - 4 CLIENT PAUSE 100000 WRITE";
+        write_before(server, (&mut port, line), (&mut client, &[pause]));
+        assert_eq!(client.read(), Value::Array(vec![Value::ok()]));
         if tail_runs(&mut client) > 0 {
             return port;
         }
-        // A slow machine: it came too late.
+        // It came too late.
         client.ok("CLIENT UNPAUSE");
         port.read();
     }
@@ -148,7 +155,6 @@ fn a_transaction_that_begins_a_pause_is_done_as_a_whole() {
     for pause in ["WRITE", "ALL"] {
         let mut server = start();
         let (mut client, mut port) = (server.client(), server.midi_client());
-        client.ok("MIDI.SET k old");
         let pause = format!("CLIENT PAUSE 300 {pause}");
         let lines = [
             "MULTI",
@@ -160,14 +166,15 @@ fn a_transaction_that_begins_a_pause_is_done_as_a_whole() {
             "MIDI.APPEND k x",
             "EXEC",
         ];
-        send_behind_a_sleep(&mut client, &lines);
-        std::thread::sleep(SHORT);
-        port.send_line("SET k new");
-        (0..lines.len()).for_each(|_| assert!(!client.read().is_error()));
-        let replies = client.read().array();
-        assert!(!replies.iter().any(Value::is_error), "{replies:?}");
-        assert_eq!(replies[2], Value::bulk("new"));
-        assert_eq!(port.read(), Value::ok());
+        wait_until("the port writes before it", || {
+            client.ok("MIDI.SET k old");
+            write_before(&server, (&mut port, "SET k new"), (&mut client, &lines));
+            (1..lines.len()).for_each(|_| assert!(!client.read().is_error()));
+            let replies = client.read().array();
+            assert!(!replies.iter().any(Value::is_error), "{replies:?}");
+            assert_eq!(port.read(), Value::ok());
+            replies[2] == Value::bulk("new")
+        });
         survives(&mut server, "after the pause");
     }
 }

@@ -2,8 +2,8 @@
 //! they were.
 
 use std::fs;
-use std::time::Duration;
 
+use crate::common::clock::Clock;
 use crate::common::{
     Builder, Client, Mode, Server, Value, in_all_modes, now_ms, redis_server, wait_until,
 };
@@ -235,14 +235,15 @@ fn flushall_with_save_points() {
 /// start, and removed.
 #[test]
 fn expired_keys() {
-    let mut server = Mode::Adaptive.server();
+    let clock = Clock::new();
+    let mut server = clock.of(Mode::Adaptive.builder()).start();
     let mut client = server.client();
-    let due = now_ms() + 1500;
+    let due = now_ms() + 100_000;
     client.ok(&format!("MIDI.SET due v PXAT {due}"));
     client.ok("MIDI.SET lasting v");
     client.ok("SAVE");
     server.kill_hard();
-    std::thread::sleep(Duration::from_millis((due - now_ms()).max(0) as u64 + 1));
+    clock.pass(100_001);
     server.restart(redis_server());
     let mut client = server.client();
     assert!(client.run("MIDI.GET due").is_null());

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::replication::{attach, digest, wait_for_link};
+use crate::common::clock::Clock;
 use crate::common::link::Link;
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, Mode, Value, redis_server, wait_until};
@@ -45,7 +46,11 @@ fn reads() -> [(&'static str, Value); 6] {
 }
 
 fn master() -> Ported {
-    let master = Ported::start(Builder::new().load("threads 2"));
+    master_of(Builder::new())
+}
+
+fn master_of(builder: Builder) -> Ported {
+    let master = Ported::start(builder.load("threads 2"));
     master.host().ok("MIDI.MSET a 1 b two");
     master.host().ok("MIDI.SET lasting v EX 10000");
     master.host().ok("SET native 1");
@@ -53,7 +58,11 @@ fn master() -> Ported {
 }
 
 fn replica(mode: Mode, port: u16) -> Ported {
-    let replica = Ported::start(mode.builder());
+    replica_of(mode.builder(), port)
+}
+
+fn replica_of(builder: Builder, port: u16) -> Ported {
+    let replica = Ported::start(builder);
     attach(&replica.server, port);
     wait_for_link(&replica.server);
     replica
@@ -162,18 +171,20 @@ fn a_job_that_writes_ends_when_the_server_becomes_a_replica() {
 #[test]
 fn expired_keys_are_hidden_on_a_replica_until_its_master_removes_them() {
     const KEYS: i64 = 50;
-    let master = master();
+    let clock = Clock::new();
+    let master = master_of(clock.of(Builder::new()));
     let all = KEYS + 3;
     for is_promoted in [false, true] {
         let link = Link::to(master.number_of_host());
-        let replica = replica(Mode::Adaptive, link.port());
+        let replica = replica_of(clock.of(Mode::Adaptive.builder()), link.port());
         let (mut host, mut port) = (replica.host(), replica.client());
-        // Not before the replica is there: a busy machine takes its time for that.
         let keys: Vec<_> = (0..KEYS).map(|n| format!("short:{n}")).collect();
-        let set = |key: &String| ["MIDI.SET", key, "v", "PX", "1500"].map(str::to_owned).to_vec();
+        // Less than repl-timeout: the clock jumps so far at once, below.
+        let set = |key: &String| ["MIDI.SET", key, "v", "EX", "30"].map(str::to_owned).to_vec();
         master.host().pipeline(&keys.iter().map(set).collect::<Vec<_>>());
         wait_until("the replica has them", || host.integer("MIDI.DBSIZE") == all);
         link.close();
+        clock.pass(30_001);
         let last = format!("MIDI.GET short:{}", KEYS - 1);
         wait_until("they expire", || host.run(&last).is_null());
         // Ten rounds of looking for expired keys, if it did.

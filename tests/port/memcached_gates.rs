@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::certificates::trusting;
+use crate::common::clock::Clock;
 use crate::common::linear::{Operation, explain_by_key};
 use crate::common::memcached::{Memcached, WithMemcached};
 use crate::common::replicas::{follow, wait_for_link};
@@ -114,8 +115,9 @@ fn a_server_that_loads_says_so() {
 
 #[test]
 fn a_flush_may_come_later() {
-    let mut master =
-        WithMemcached::start(Builder::new().config("appendonly yes").config("appendfsync always"));
+    let clock = Clock::new();
+    let builder = clock.of(Builder::new()).config("appendonly yes").config("appendfsync always");
+    let mut master = WithMemcached::start(builder);
     let replica = WithMemcached::start(Builder::new());
     follow(&replica.server, master.server.port());
     wait_for_link(&replica.server);
@@ -125,11 +127,12 @@ fn a_flush_may_come_later() {
         client.lines("set a 0 0 1\nx\nflush_all 1000\nget a\nflush_all 1000 noreply\nget a\n");
     assert_eq!(said, "STORED\nOK\nVALUE a 0 1\nx\nEND\nVALUE a 0 1\nx\nEND\n");
     wait_until("the replica has it", || other.lines("get a\n") != "END\n");
-    assert_eq!(client.lines("flush_all 1\n"), "OK\n");
+    assert_eq!(client.lines("flush_all 30\n"), "OK\n");
     // Refused when its time comes, it comes later.
     let mut host = master.server.client();
     host.ok("CONFIG SET min-replicas-to-write 2");
-    std::thread::sleep(Duration::from_millis(1500));
+    clock.pass(30_001);
+    std::thread::sleep(Duration::from_millis(500));
     assert_ne!(client.lines("get a\n"), "END\n");
     host.ok("CONFIG SET min-replicas-to-write 0");
     wait_until("it is flushed", || client.lines("get a\n") == "END\n");

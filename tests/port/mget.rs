@@ -54,16 +54,22 @@ fn others_are_served_while_one_mget_runs() {
     fill(&mut ported.client(), "", &keys, MEGABYTE);
     for (mut large, prefix) in doors(&ported) {
         let mut other = ported.client();
-        large.send(&encoded(&mget(prefix, &keys)));
-        wait_until("it is a job", || jobs(&mut other) == 1);
-        let mut pings = 0;
-        while jobs(&mut other) == 1 {
-            assert_eq!(other.run("PING").text(), "PONG");
-            pings += 1;
-        }
-        assert!(pings > 3, "{pings}");
-        let values = large.read().array();
-        assert!(values.len() == 300 && values.iter().all(|value| value.bytes().len() == MEGABYTE));
+        // On a very busy machine it may have ended before we have our turn.
+        wait_until("others are served", || {
+            large.send(&encoded(&mget(prefix, &keys)));
+            wait_until("it is a job", || {
+                jobs(&mut other) == 1 || large.has_reply_within(Duration::from_millis(1))
+            });
+            let mut pings = 0;
+            while jobs(&mut other) == 1 {
+                assert_eq!(other.run("PING").text(), "PONG");
+                pings += 1;
+            }
+            let values = large.read().array();
+            assert_eq!(values.len(), 300);
+            assert!(values.iter().all(|value| value.bytes().len() == MEGABYTE));
+            pings > 3
+        });
     }
 }
 

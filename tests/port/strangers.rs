@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::common::hold::{hold_main_after, with_calls};
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Value, at_once, encoded, words};
 
@@ -22,26 +23,23 @@ fn used_memory_peak(admin: &mut Client) -> i64 {
 /// check it.
 #[test]
 fn changes_of_users_that_are_refused_hold_nobody_up() {
-    let ported = ported();
+    let ported = Ported::start(with_calls(Mode::Adaptive.builder()));
     let mut admin = ported.host();
-    admin.ok("ACL SETUSER sleeper on >sleeper +debug");
+    admin.ok("ACL SETUSER holder on >holder +calls.hold");
     let mut reader = ported.client();
     reader.ok("SET k v");
     for said in
         ["ACL SETUSER other on +@all", "ACL DELUSER other", "ACL LOAD", "CONFIG SET requirepass x"]
     {
-        let mut sleeper = ported.host_of("sleeper");
-        // Both run in one turn of the main loop, which then blocks for a while.
-        let both = [encoded(&words(said)), encoded(&["DEBUG", "SLEEP", "1.5"])].concat();
-        sleeper.send(&both);
-        thread::sleep(Duration::from_millis(300));
-        assert_eq!(reader.run("GET k"), Value::bulk("v"));
-        assert!(
-            !sleeper.has_reply_within(Duration::from_millis(1)),
-            "{said}: the reader waited for the main loop"
-        );
-        assert!(sleeper.read().text().starts_with("NOPERM"), "{said}");
-        assert_eq!(sleeper.read(), Value::ok());
+        let mut holder = ported.host_of("holder");
+        let held = hold_main_after(&ported.server, &mut holder, &[encoded(&words(said))], &[]);
+        // A reader that waited for the main loop would have no reply.
+        reader.send_line("GET k");
+        assert!(reader.has_reply_within(Duration::from_secs(10)), "{said}");
+        assert_eq!(reader.read(), Value::bulk("v"));
+        drop(held);
+        assert!(holder.read().text().starts_with("NOPERM"), "{said}");
+        assert_eq!(holder.read(), Value::ok());
     }
 }
 

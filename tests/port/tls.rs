@@ -410,8 +410,8 @@ fn half_open_handshakes_hold_nobody_up() {
     wait_until("all are connected", || connected(&server) == 201);
     let growth = rss() - before;
     assert!(growth < 200 * (64 << 10), "{growth} bytes for 200 handshakes");
-    server.client().ok("CONFIG SET midi.timeout 1");
-    // This one is not idle.
+    server.client().ok("CONFIG SET midi.timeout 3");
+    // This one is not idle, unless the machine holds it up for so long.
     let started = Instant::now();
     while connected(&server) > 1 {
         assert_eq!(client.run("GET k"), Value::bulk("v"));

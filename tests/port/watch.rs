@@ -2,11 +2,10 @@
 //! however, and runs everything if none has. Clients that are gone or no longer watch cost others
 //! nothing, and beyond the bound the stalest name counts as changed.
 
-use std::time::Duration;
-
 use super::transactions::exec;
+use crate::common::clock::Clock;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Value};
+use crate::common::{Client, Mode, Value, wait_until};
 
 /// Whether a transaction runs if `change` is made after WATCH of `key`.
 #[track_caller]
@@ -166,32 +165,26 @@ fn large_deletions_are_seen() {
 #[test]
 fn expiry_is_judged_as_by_redis() {
     for mode in Mode::ALL {
-        let ported = Ported::start(mode.builder());
-        let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
-        assert!(
-            !survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(260)),
-            "{mode:?}: it has expired"
-        );
-        assert!(
-            !survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(700)),
-            "{mode:?}: and was taken out"
-        );
+        let clock = Clock::new();
+        let ported = Ported::start(clock.of(mode.builder()));
+        let before = ["SET e 1 PX 60000"];
+        let expire = || clock.pass(60_001);
+        assert!(!survives(&ported, &before, "e", |_, _| expire()), "{mode:?}: it has expired");
+        let removed = |port: &mut Client, _: &mut Client| {
+            expire();
+            wait_until("it is taken out", || port.integer("DBSIZE") == 0);
+        };
+        assert!(!survives(&ported, &before, "e", removed), "{mode:?}: and was taken out");
         let read = |port: &mut Client, _: &mut Client| {
-            pause(260);
+            expire();
             assert!(port.run("GET e").is_null());
         };
-        assert!(
-            !survives(&ported, &["SET e 1 PX 200"], "e", read),
-            "{mode:?}: and somebody has met it"
-        );
-        assert!(
-            survives(&ported, &["SET e 1 PX 60000"], "e", |_, _| pause(5)),
-            "{mode:?}: it has not"
-        );
+        assert!(!survives(&ported, &before, "e", read), "{mode:?}: and somebody has met it");
+        assert!(survives(&ported, &before, "e", |_, _| clock.pass(5)), "{mode:?}: it has not");
         // The key expired before WATCH: nothing more happens to it.
         let mut client = ported.client();
-        client.ok("SET e 1 PX 1");
-        pause(5);
+        client.ok(before[0]);
+        expire();
         let before = client.integer("DBSIZE");
         client.ok("WATCH e");
         assert!(client.integer("DBSIZE") <= before);
