@@ -266,7 +266,7 @@ pub(super) static ROWS: [Command; 37] = [
         3,
         NOSCRIPT,
         ClientCommand::NoTouch,
-        docs("Accepted; midi does not track access times.").takes(SWITCH),
+        docs("Sets whether eviction hears of the keys that the connection uses.").takes(SWITCH),
     ),
     client(
         "client|import-source",

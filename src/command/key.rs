@@ -60,11 +60,9 @@ pub(super) static TOUCH: Command = Command {
     keys: Keys::All(Access::Look),
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: docs(
-        "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
-    )
-    .costs("O(N), N being the number of keys")
-    .takes(KEYS),
+    docs: docs("Counts how many of the keys exist, and notes for eviction that they were used.")
+        .costs("O(N), N being the number of keys")
+        .takes(KEYS),
     action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };

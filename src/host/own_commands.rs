@@ -1,5 +1,5 @@
 //! Commands that need the host, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS,
-//! SLOWLOG, INFO, HELP.
+//! SLOWLOG, INFO, HELP, LISTEN, JOURNAL, UNSUPPORTED.
 
 use super::copy::{self, Asker, Wait};
 use super::info;

@@ -49,7 +49,7 @@ pub const SMALL_TIMED_HASH_FIELDS: usize = 64;
 pub const FIELD_EXPIRY_MAX_MS: i64 = (1 << 46) - 1;
 
 /// The longest packed string of a hash that RESTORE unpacks, in bytes: the hosts let none grow
-/// beyond this.
+/// beyond this, though RESTORE of Redis 7.0 takes a longer one.
 pub const PACKED_HASH_BYTES: usize = 1 << 30;
 
 /// A hash with a longer field or value is not written as a listpack, in bytes. Behind an element of

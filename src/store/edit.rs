@@ -1,8 +1,9 @@
-//! The one way to change a key.
+//! The way to change a key.
 //!
-//! Outside this folder, only an [`Edit`] can change a table (or, for whole tables, the
-//! [`Store`](super::Store)). It notes what it has done in a [`Done`], for the caller's counters and
-//! notifications.
+//! Outside this folder, a key is changed by an [`Edit`], but for [`set_in_place`], and for
+//! [`Table::remove_due`] and [`Table::evict`], which remove keys. Whole tables are changed by the
+//! [`Store`](super::Store). An `Edit` notes what it has done in a [`Done`], for the caller's
+//! counters and notifications.
 
 mod fields;
 mod traits;

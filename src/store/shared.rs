@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crossbeam_utils::atomic::AtomicCell;
 
 /// Bytes with another owner, which stay at their address until dropped: an argument kept from the
-/// host, later a buffer read from a socket.
+/// host, or a buffer read from a socket.
 pub trait SharedBytes: Send + Sync {
     /// The bytes; the same address at every call.
     fn bytes(&self) -> &[u8];

@@ -421,7 +421,8 @@ impl Table {
     /// `more` returns true; calls `expired` with each. True when the last segment is done;
     /// `next_due` is then up to date and `*position` 0.
     ///
-    /// Only this and [`Edit`](super::Edit) change single keys, and here too each change must be
+    /// Beside [`Edit`](super::Edit) only this, [`evict`](Self::evict) and
+    /// [`set_in_place`](super::set_in_place) change single keys. Here too each change must be
     /// reported.
     pub fn remove_due(
         &mut self,

@@ -1,5 +1,5 @@
-//! The workers: one thread each, one loop. A turn handles the messages of the inbox, gives the next
-//! job one slice, removes due keys, packs memory, and sleeps if there is nothing to do.
+//! The workers: one thread each, one loop. A turn handles the inbox's messages, gives the next job
+//! a slice, removes due keys, frees hashes, evicts, packs memory, and sleeps if it is idle.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! MIDI.IMPORT and MIDI.EXPORT: string keys from the host into midi and back, copied or moved.
+//! MIDI.IMPORT and MIDI.EXPORT: keys from the host into midi and back, copied or moved.
 
 mod export;
 mod import;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  old owner                                                          new owner
-//!  MIGRATE_STARTED ─ fork ─ child: MIDI.SET of each key ────────────► run past gates and limits
+//!  MIGRATE_STARTED ─ fork ─ child: MIDI.SET of each string; ────────► run past gates and limits
+//!                    │      HSET, HPEXPIREAT and PEXPIREAT of each hash
 //!                    │      then the host's keys
 //!                    writes: each record as a command with its key ─► as above, afterwards
 //!  MIGRATE_COMPLETED (writes are paused): the log's tail is taken back, its clients are told

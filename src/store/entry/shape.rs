@@ -68,7 +68,7 @@ pub(super) struct Shape {
 impl Shape {
     /// The shape of a new block.
     ///
-    /// Lengths above `u32::MAX` do not fit. The command layer's limits keep arguments far below it.
+    /// Lengths above `u32::MAX` do not fit. The settings of the command layer's limits end there.
     pub(super) fn of(key: &[u8], value: Value<'_>, with_expiry: bool) -> Self {
         let mut flags = 0;
         if with_expiry {
