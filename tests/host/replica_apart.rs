@@ -174,6 +174,38 @@ fn a_full_sync_ends_it() {
     wait_until("it counts", || master.client().integer("WAIT 1 100") == 1);
 }
 
+/// Any client can name a database that is not there, also one that has not logged in. Only the
+/// master's is a reason.
+#[test]
+fn nobody_else_parts_it() {
+    let master = builder(Mode::Adaptive).start();
+    let replica = builder(Mode::Adaptive).config("replica-read-only no").start();
+    let [mut to_master, mut to_replica] = [master.client(), replica.client()];
+    follow(&replica, master.port());
+    to_replica.ok("CONFIG SET requirepass p");
+    let mut stranger = replica.client();
+    to_master.ok("MIDI.SET k v");
+    wait_until("the key is there", || to_replica.run("MIDI.GET k") == Value::bulk("v"));
+    // What the master then sends for it is an error here.
+    to_replica.run("SADD x a");
+    let errors = |client: &mut Client| client.info_number("stats", "unexpected_error_replies");
+    for round in 0..10 {
+        let before = errors(&mut to_replica);
+        to_replica.send_line("DEBUG SLEEP 0.05");
+        stranger.send_line("SELECT 99");
+        to_master.run("LPUSH x b");
+        assert!(stranger.read().is_error());
+        to_replica.read();
+        wait_until("the error", || errors(&mut to_replica) > before);
+        if round == 5 {
+            to_replica.send(b"SELECT 99\r\nCONFIG RESETSTAT\r\n");
+            assert!(to_replica.read().is_error());
+            assert_eq!(to_replica.read(), Value::ok());
+        }
+        assert_eq!(to_replica.run("MIDI.GET k"), Value::bulk("v"));
+    }
+}
+
 /// Its RDB says so, and the new process is as strict.
 #[test]
 fn a_restart_does_not_end_it() {
@@ -193,6 +225,18 @@ fn a_restart_does_not_end_it() {
     wait_until_apart(&replica);
     assert_eq!(full_syncs(&[&master]), 1);
     assert_eq!(replication(&replica, "slave_priority"), "0");
+    // As a master it has the data, and is trusted as a replica of the next one.
+    replica.client().ok("SAVE");
+    replica.reconfigure("replicaof", "# replicaof");
+    replica.crash();
+    replica.restart(crate::common::redis_server());
+    let next = builder(Mode::Adaptive).start();
+    follow(&next, replica.port());
+    wait_for_link(&next);
+    wait_until("it has a replica", || replica.client().run("FAILOVER") == Value::ok());
+    wait_for_role(&replica, false);
+    next.client().ok("MIDI.SET b new");
+    wait_until("it follows", || replica.client().run("MIDI.GET b") == Value::bulk("new"));
 }
 
 /// Without CONFIG there is no password to be changed; without CLIENT no connection can be ended.

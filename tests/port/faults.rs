@@ -567,3 +567,40 @@ fn idle_connections_end_when_that_is_set() {
     drop((idle, busy));
     check_healthy(&server);
 }
+
+/// A client that waits for a reply, or reads a long one, is not idle.
+#[test]
+fn clients_that_get_replies_are_not_idle() {
+    let server = Mode::Adaptive.builder().load("timeout 2").with_port().start();
+    let (mut waiting, mut reading) = (server.midi_client(), open(&server));
+    waiting.call(&["SET", "large", &"x".repeat(64 << 20)]);
+    waiting.send(b"WAIT 1 3000\r\n");
+    reading.write_all(b"GET large\r\n").expect("it is open");
+    let mut piece = vec![0; 4 << 20];
+    for _ in 0..16 {
+        std::thread::sleep(Duration::from_millis(200));
+        reading.read_exact(&mut piece).expect("all of it");
+    }
+    assert_eq!(waiting.read(), Value::Integer(0));
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(waiting.run("PING").text(), "PONG");
+}
+
+/// The job of a client that leaves as soon as it has sent its command ends.
+#[test]
+fn a_job_ends_with_a_client_that_has_left_already() {
+    const KEYS: i64 = 5_000_000;
+    let server = Mode::Adaptive.builder().with_port().start();
+    let mut other = server.midi_client();
+    let started = |other: &mut Client| other.info_number("midi_jobs", "midi_jobs_started");
+    for _ in 0..5 {
+        let before = started(&mut other);
+        let mut leaver = server.midi_client();
+        leaver.send(format!("POPULATE {KEYS} k\r\n").as_bytes());
+        drop(leaver);
+        wait_until("it has ended", || {
+            started(&mut other) > before && other.run("MIDI.JOBS").array().is_empty()
+        });
+        assert!(other.run("DBSIZE").integer() < KEYS);
+    }
+}

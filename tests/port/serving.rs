@@ -192,6 +192,12 @@ fn a_unix_socket_replaces_no_other_file_and_none_that_is_in_use() {
     refused(&format!("unixsocket {}", here(&used)), "somebody listens");
     UnixStream::connect(&used).expect("it is still the other program's");
     refused(&format!("unixsocket {0} memcached-unixsocket {0}", here(&both)), "somebody listens");
+    for setting in ["unixsocket", "memcached-unixsocket"] {
+        let both = here(&both);
+        let ours = Builder::new().load(&format!("{setting} {both}"));
+        let log = ours.config(format!("unixsocket {both}")).try_start().err();
+        assert!(log.is_some_and(|log| log.contains("the server listens there itself")));
+    }
     for path in [file, used, both] {
         let _ = std::fs::remove_file(path);
     }

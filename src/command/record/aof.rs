@@ -288,6 +288,14 @@ mod tests {
     }
 
     #[test]
+    fn a_command_may_have_a_million_words() {
+        let count = 1_100_000;
+        let file = [format!("*{count}\r\n").into_bytes(), b"$1\r\na\r\n".repeat(count)].concat();
+        let (commands, end) = read_all(&file);
+        assert!(end.is_ok() && commands.len() == 1 && commands[0].len() == count);
+    }
+
+    #[test]
     fn a_text_in_parts_is_one_command() {
         let mut text = Vec::new();
         header(1, &mut text);
