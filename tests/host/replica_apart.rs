@@ -234,7 +234,7 @@ fn a_restart_does_not_end_it() {
     follow(&next, replica.port());
     wait_for_link(&next);
     wait_until("it has a replica", || replica.client().run("FAILOVER") == Value::ok());
-    wait_for_role(&replica, false);
+    wait_for_role(&next, true);
     next.client().ok("MIDI.SET b new");
     wait_until("it follows", || replica.client().run("MIDI.GET b") == Value::bulk("new"));
 }
