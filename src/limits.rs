@@ -1,5 +1,6 @@
 //! Every limit, with its reason. One that users may want to change is a setting, named beside it.
 
+mod descriptors;
 mod eviction;
 mod hashes;
 mod memcached;
@@ -9,7 +10,7 @@ mod rings;
 mod scripts;
 mod tls;
 mod together;
-pub use {eviction::*, hashes::*, memcached::*, monitoring::*};
+pub use {descriptors::*, eviction::*, hashes::*, memcached::*, monitoring::*};
 pub use {pubsub::*, rings::*, scripts::*, tls::*, together::*};
 
 use std::ops::RangeInclusive;
@@ -61,18 +62,6 @@ pub const MAX_ATOMIC_KEYS: RangeInclusive<i64> = 2..=1 << 30;
 
 /// `midi.maxclients`: the host's own default.
 pub const MAX_CLIENTS_DEFAULT: i64 = 10_000;
-
-/// If the system has too few descriptors for all clients that the host and the ports may have, the
-/// ports take at most this part of them (an eighth), ...
-pub const DESCRIPTORS_DIVISOR: usize = 8;
-/// ... and at least this many.
-pub const DESCRIPTORS_MIN: usize = 32;
-
-/// Descriptors of the ports that are neither clients nor a worker's: Unix sockets, connections being
-/// accepted.
-pub const DESCRIPTORS_SPARE: usize = 64;
-/// Descriptors of each worker, but for what it listens on: its waker, ticker and epoll.
-pub const DESCRIPTORS_OF_WORKER: usize = 3;
 
 /// `midi.client-query-buffer-limit`: Redis's own default.
 pub const QUERY_LIMIT_DEFAULT: i64 = 1 << 30;

@@ -192,8 +192,8 @@ impl Saving<'_, '_> {
         self.report();
     }
 
-    /// Saves a hash in as many frames as it needs, a bucket of its fields at a time. Neither a writer
-    /// nor a reader then has to have all of it at once.
+    /// Saves a hash in as many frames as it needs, a bucket of its fields at a time. Neither a
+    /// writer nor a reader then has to have all of it at once.
     fn put_large_hash(&mut self, shard: u32, db: u32, key: &[u8]) {
         let (engine, mut open) = (self.engine, OpenFrame::new(self.saved_as, db));
         let (mut content, mut cursor) = (Content::BegunHash, Some(0));
