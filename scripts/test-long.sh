@@ -149,7 +149,7 @@ fuzz_stage() {
     have c++ || apt_install g++ || { skip "no C++ compiler (Debian package g++)"; return 0; }
     have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
         { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
-    for target in request payload snapshot glob records tls streams pushed; do
+    for target in $(basename -s .rs fuzz/fuzz_targets/*.rs); do
         mkdir -p "target/fuzz-corpus/$target"
         # A port that lives on has memory that is known only from mapped chunks, where nobody looks for it.
         leaks=1

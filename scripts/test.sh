@@ -2,7 +2,7 @@
 # Runs all tests on the host in MIDI_REDIS_SERVER (Debian's redis-server if unset), and those that talk to a host on
 # a new Redis and a new Valkey, too. HOSTS= chooses others, HOSTS=none leaves them out.
 . "$(dirname "$0")/setup.sh"
-. "$(dirname "$0")/hosts.sh"
+. scripts/hosts.sh
 setup redis
 setup_python_client
 setup_memcached

@@ -48,11 +48,14 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let text = fs::read_to_string(path)?;
     let parts = text.lines().filter_map(|line| {
-        // `file NAME seq 1 type i`; of type `h` are parts that are no longer needed.
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let is_history = words.windows(2).any(|pair| pair == ["type", "h"]);
-        let at = words.iter().position(|word| *word == "file")?;
-        Some(folder.join(words.get(at + 1)?.trim_matches('"'))).filter(|_| !is_history)
+        // `file NAME seq 1 type i`, perhaps in quotes; of type `h` are parts that are no longer
+        // needed.
+        let rest = line.strip_prefix("file ")?;
+        let (name, rest) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => rest.split_once(' ')?,
+        };
+        Some(folder.join(name)).filter(|_| !rest.contains("type h"))
     });
     Ok(parts.collect())
 }

@@ -9,8 +9,8 @@ use super::{
     OneKey, Reply, Run,
 };
 use super::{arg, payload, tips, word};
-use crate::limits::LISTPACK_TEXT_BYTES;
-use crate::store::{Fields, Type, UnixMs, Value};
+use crate::limits::{LISTPACK_TEXT_BYTES, PACKED_HASH_BYTES};
+use crate::store::{FieldRef, Fields, Type, UnixMs, Value};
 
 pub(super) static DUMP: Command = Command {
     name: "dump",
@@ -80,10 +80,15 @@ pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
     let (count, least_due) = (fields.len(), fields.iter().filter_map(|it| it.expire_at).min());
     // Hosts write longer ones in different ways.
     let longest = limits.listpack_value.min(LISTPACK_TEXT_BYTES);
+    // With what a listpack adds to each. No host keeps a longer one.
+    let bytes = |it: FieldRef<'_>| it.name.len() + it.value.len() + 20;
+    let is_too_long = || fields.iter().map(bytes).sum::<usize>() > PACKED_HASH_BYTES - 8;
     let form = match least_due {
         Some(_) if IS_VALKEY.load(Ordering::Relaxed) => WrittenHash::ValkeyDueTable(count),
         Some(at) => WrittenHash::RedisDueTable { fields: count, least_due: at.max(0) },
-        None if fields.is_above(limits.listpack_entries, longest) => WrittenHash::Table(count),
+        None if fields.is_above(limits.listpack_entries, longest) || is_too_long() => {
+            WrittenHash::Table(count)
+        }
         None => WrittenHash::Listpack,
     };
     let mut writer = HashWriter::new(form);

@@ -174,17 +174,7 @@ impl Ctx<'_> {
 
     /// How often the host has executed and refused a command, by a field of INFO.
     pub fn call_counts(self, field: &CStr) -> CallCounts {
-        let text = self.info_text(c"commandstats", field).unwrap_or_default();
-        let number = |name: &[u8]| {
-            text.split(|&byte| byte == b',')
-                .find_map(|field| field.strip_prefix(name))
-                .map_or(0, leading_number)
-        };
-        CallCounts {
-            executed: number(b"calls="),
-            refused: number(b"rejected_calls="),
-            failed: number(b"failed_calls="),
-        }
+        self.info(c"commandstats").calls(field)
     }
 
     /// The value of a numeric setting of the host; `None` if it is not available.
@@ -327,6 +317,21 @@ impl<'a> Ctx<'a> {
 }
 
 impl InfoSection<'_> {
+    /// A field of the section `commandstats`: see [`Ctx::call_counts`].
+    pub fn calls(&self, field: &CStr) -> CallCounts {
+        let text = self.text(field).unwrap_or_default();
+        let number = |name: &[u8]| {
+            text.split(|&byte| byte == b',')
+                .find_map(|field| field.strip_prefix(name))
+                .map_or(0, leading_number)
+        };
+        CallCounts {
+            executed: number(b"calls="),
+            refused: number(b"rejected_calls="),
+            failed: number(b"failed_calls="),
+        }
+    }
+
     /// A numeric field; `None` if there is no such field.
     pub fn number(&self, field: &CStr) -> Option<u64> {
         let mut error = 0;

@@ -47,7 +47,8 @@ pub fn prepare(ctx: Ctx<'_>, settings: &Settings, ports: &PortConfig, workers: u
 }
 
 /// Reserves descriptors for the ports and their clients. If the system does not grant that many,
-/// `midi.maxclients` is lowered; as a last resort the host's `maxclients` is, too.
+/// `midi.maxclients` is lowered; as a last resort the ports take some of the host's: see
+/// [`leave_files`].
 fn reserve(ctx: Ctx<'_>, settings: &Settings) {
     let (wanted, own) =
         (config::max_clients(), settings.port.own_descriptors.load(Ordering::Relaxed));
@@ -56,7 +57,6 @@ fn reserve(ctx: Ctx<'_>, settings: &Settings) {
     let limit = raise(first + wanted + own);
     let (first, possible) = share(limit, first, wanted, own);
     settings.port.first_descriptor.store(first, Ordering::Relaxed);
-    leave_files(ctx, host, first);
     if possible < wanted {
         config::lower_max_clients(settings, possible);
         let hint = hint(limit, host, wanted, own);
@@ -70,10 +70,12 @@ fn reserve(ctx: Ctx<'_>, settings: &Settings) {
 }
 
 /// If the host's clients could take every descriptor below the ports' first one, lowers its
-/// `maxclients`: it needs some for its files, and a client that finds none is not even refused.
-fn leave_files(ctx: Ctx<'_>, host: usize, first: usize) {
-    let possible = first.saturating_sub(HOST_FILES).max(1);
-    if possible >= host {
+/// `maxclients`: it needs some for its files, and a client that finds none is not even refused. To
+/// be called when the load can fail no more.
+pub fn leave_files(ctx: Ctx<'_>, settings: &Settings) {
+    let first = settings.port.first_descriptor.load(Ordering::Relaxed);
+    let (host, possible) = (clients_of_host(ctx), first.saturating_sub(HOST_FILES).max(1));
+    if first == 0 || possible >= host {
         return;
     }
     let done = ctx.set_config(c"maxclients", possible.to_string().as_bytes());
@@ -101,12 +103,12 @@ fn hint(limit: usize, host: usize, wanted: usize, own: usize) -> String {
 }
 
 /// With at most `limit` open files, of which the ports need `own` besides those of their clients:
-/// the ports' first descriptor, and how many clients they may have.
+/// the ports' first descriptor, and how many clients they may have. The host keeps half of them.
 fn share(limit: usize, first: usize, wanted: usize, own: usize) -> (usize, usize) {
     let above = limit.saturating_sub(first + own);
     let least = (limit / DESCRIPTORS_DIVISOR).max(DESCRIPTORS_MIN);
     let possible = above.max(least).min(wanted);
-    (first.min(limit.saturating_sub(possible + own)), possible)
+    (first.min(limit.saturating_sub(possible + own).max(limit / 2)), possible)
 }
 
 /// Reserves again while the ports are open: the host's `maxclients` may have changed.
@@ -115,6 +117,7 @@ pub fn refresh(ctx: Ctx<'_>) {
     let first_now = settings.port.first_descriptor.load(Ordering::Relaxed);
     if first_now != 0 && first_now != clients_of_host(ctx) + ABOVE_HOST {
         reserve(ctx, settings);
+        leave_files(ctx, settings);
     }
 }
 
@@ -189,7 +192,7 @@ mod tests {
         assert_eq!(share(15_000, 10_144, 10_000, 64), (10_144, 4792), "fewer clients");
         assert_eq!(share(10_032, 10_144, 10_000, 64), (8714, 1254), "an eighth of the host's");
         assert_eq!(share(10_032, 10_144, 5, 64), (9963, 5));
-        assert_eq!(share(128, 1000, 10_000, 64), (32, 32), "a few at least");
-        assert_eq!(share(16, 1000, 10_000, 64), (0, 32));
+        assert_eq!(share(128, 1000, 10_000, 64), (64, 32), "a few at least");
+        assert_eq!(share(1024, 1136, 10_000, 704), (512, 128), "half for the host");
     }
 }

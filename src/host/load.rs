@@ -1,7 +1,9 @@
 //! Loading the module: what must be available, and in which order things start.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{OsStr, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path;
 use std::sync::Arc;
 
 use midi_module_api as raw;
@@ -113,6 +115,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
                     why";
         return Err(text.into());
     }
+    descriptors::leave_files(ctx, engine.settings());
     // While a file is loaded, this has the users read: the ports accept nobody before.
     waker.wake();
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
@@ -156,9 +159,10 @@ fn counted(number: usize, what: &str) -> String {
 /// # Errors
 /// A port is to have the host's `unixsocket`.
 fn check_sockets(ctx: Ctx<'_>, ports: &PortConfig) -> Result<(), String> {
-    let of_host = ctx.config_text(c"unixsocket").unwrap_or_default();
+    let text = ctx.config_text(c"unixsocket").unwrap_or_default();
+    let of_host = path::absolute(OsStr::from_bytes(&text)).ok();
     let same = ports.listeners.iter().find(|row| match &row.at {
-        ListenAt::Unix { path, .. } => path.as_bytes() == of_host,
+        ListenAt::Unix { path, .. } => of_host.is_some() && path::absolute(path).ok() == of_host,
         ListenAt::Tcp { .. } => false,
     });
     match same {

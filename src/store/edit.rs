@@ -445,10 +445,13 @@ impl<'a> Edit<'a> {
     }
 
     /// Removes the key if it is hidden, wherever the horizon is: a replay of a command that is
-    /// logged as itself would find it.
+    /// logged as itself would find it. Not while keys are imported: then the command is logged by
+    /// its result.
     pub fn remove_if_hidden(&mut self) {
         self.place();
-        self.make_room();
+        if !self.now.keeps_passed() {
+            self.make_room();
+        }
     }
 
     /// Removes a hidden key that is about to be replaced, wherever the horizon is.

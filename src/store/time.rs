@@ -88,6 +88,11 @@ impl Now {
         Now { passed: if self.sees_passed() { Passed::Seen } else { Passed::Kept }, ..self }
     }
 
+    /// Whether a key whose expiry has passed stays, hidden from this client.
+    pub fn keeps_passed(&self) -> bool {
+        self.passed == Passed::Kept
+    }
+
     /// Whether a key with this expiry no longer exists.
     #[inline]
     pub fn hides(&self, expiry: UnixMs) -> bool {

@@ -137,6 +137,11 @@ fn only_a_source_sees_what_has_expired() {
             client.ok("CLIENT IMPORT-SOURCE ON");
             is(&mut client, true, "a source");
             is(&mut other, false, "another client");
+            // It counts as empty there, and stays.
+            assert_eq!(run(&mut other, door, "SET there a"), Value::ok());
+            assert_eq!(run(&mut other, door, "BITOP OR there there k"), Value::Integer(1));
+            assert_eq!(run(&mut other, door, "DEL there"), Value::Integer(1));
+            is(&mut client, true, "after BITOP");
             client.ok("CLIENT IMPORT-SOURCE OFF");
             is(&mut client, false, "no source any more");
             client.ok("MULTI");

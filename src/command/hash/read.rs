@@ -127,13 +127,15 @@ fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// Replies with all fields.
 ///
 /// # Errors
-/// [`Error::LongWork`] if they are many and the command can become a job.
+/// [`Error::LongWork`] if they are many, or long, and the command can become a job.
 fn list(cx: &OneKey<'_>, reply: &mut dyn Reply, parts: FieldParts) -> Result<(), Error> {
     let Some(fields) = cx.fields()? else {
         parts.begin(reply, 0);
         return Ok(());
     };
-    if fields.len() > LONG_READ_FIELDS && cx.limits.may_be_job() {
+    let bytes = || cx.key.read().map_or(0, |entry| entry.weight());
+    let is_long = || fields.len() > LONG_READ_FIELDS || bytes() > cx.limits.max_bytes_at_once;
+    if cx.limits.may_be_job() && is_long() {
         return Err(Error::LongWork);
     }
     if cx.limits.has_reply_limit() {

@@ -304,10 +304,12 @@ impl JobPart for RunningPart {
             }
             PartStage::Work(part) => {
                 slot.take_seen();
+                let (log, last_undone) = (&engine.ledger.log, engine.ledger.log.last_undone());
                 let progress = part.slice(&slice);
-                let before = common.seen.fetch_max(slot.take_seen(), Ordering::Relaxed);
+                let seen = slot.take_seen();
+                let before = common.seen.fetch_max(seen, Ordering::Relaxed);
                 // Also if the server was promoted again, and the rest can be written.
-                if engine.ledger.log.is_undone(before) {
+                if log.is_undone(before) || seen > 0 && log.last_undone() != last_undone {
                     common.job.refuse(Error::Unblocked);
                 }
                 match progress {

@@ -133,10 +133,12 @@ part! {
         /// Whether any of this may have changed in this turn of the main loop.
         pub changed: Flag = Flag::new(false),
         /// Whether a database has been named in this turn that is not there; how many errors the
-        /// host had for its master before, and how many such commands had failed.
+        /// host had for its master before, and how many such commands had failed, and when that
+        /// was counted.
         pub suspects: Flag = Flag::new(false),
         pub errors: Gauge = Gauge::new(0),
         pub failed: Gauge = Gauge::new(0),
+        pub counted_at: Gauge = Gauge::new(0),
     }
 }
 

@@ -164,8 +164,13 @@ impl Log {
     #[inline]
     pub fn is_undone(&self, position: u64) -> bool {
         position != 0
-            && position <= self.last_undone.load(Ordering::Relaxed)
+            && position <= self.last_undone()
             && self.undone.lock().iter().any(|(first, last)| (first..=last).contains(&&position))
+    }
+
+    /// The last position that is undone; 0 for none.
+    pub fn last_undone(&self) -> u64 {
+        self.last_undone.load(Ordering::Relaxed)
     }
 
     /// Takes all runs out of the tail.

@@ -386,30 +386,32 @@ fn a_unit_of_a_port_is_one_group() {
     MAY_LOG.set(false);
     let mut model = Model::new(Keys::new());
     let engine = &model.engine;
-    let set = |key: u8, value: &str| line_of(&format!("set k:{key} {value}"), &[]);
-    let on_main = |line| {
-        with_call(engine, 0, &line, |call| {
-            engine.run_waiting(LOCKED, call, &mut Transcript::default());
-        });
+    let set_in = |shard: u32, value: &str| {
+        let mut names = (0..).map(|number| format!("key:{number}"));
+        let is_there = |name: &String| engine.shards().of_key(name.as_bytes()) == shard;
+        let name = names.find(is_there).expect("some key is in it");
+        line_of(&format!("set {name} {value}"), &[])
     };
     engine.shards().open_unit(LOCKED);
-    let mut between = 0;
-    for key in 0..8 {
-        on_main(set(key, "unit"));
-        with_call(engine, 0, &set(15 - key, "worker"), |call| {
-            let slot = engine.worker_slot(0);
-            let outcome = engine.attempt(slot, call, Taking::WORKER, &mut Transcript::default());
-            between += usize::from(matches!(outcome, Outcome::Done));
+    for shard in 0..SHARDS as u32 {
+        with_call(engine, 0, &set_in(shard, "unit"), |call| {
+            engine.run_waiting(LOCKED, call, &mut Transcript::default());
         });
+        if shard + 1 < SHARDS as u32 {
+            with_call(engine, 0, &set_in(SHARDS as u32 - 1, "worker"), |call| {
+                let slot = engine.worker_slot(0);
+                let mut reply = Transcript::default();
+                assert_eq!(engine.attempt(slot, call, Taking::WORKER, &mut reply), Outcome::Done);
+            });
+        }
     }
     engine.shards().end_unit(LOCKED);
-    assert!((1..8).contains(&between), "{between}");
     model.step(Step::LogTail);
     MAY_LOG.set(true);
     let text = model.host.texts.lock().last().expect("a text").clone();
     let records: Vec<_> = Records::new(&text).expect("a text").map(Result::unwrap).collect();
     let group = records.split(|record| matches!(record, Record::Multi)).nth(1).expect("a group");
-    assert!(matches!(group[8..], [Record::Exec, ..]), "{records:?}");
+    assert!(matches!(group[SHARDS..], [Record::Exec, ..]), "{records:?}");
     model.read_log();
     assert_same(&content_of(&model.engine), &content_of(&model.reader), "the log, and what is");
 }
@@ -469,7 +471,7 @@ fn a_renamed_hash_has_one_owner_when_it_is_taken_back() {
     // A table that has no keys any more counts anew.
     run(line_of("populate 100 more", &[]));
     model.step(Step::LogTail);
-    let (other_db, grows) = ("set k:0 y", format!("hset k:1 f {}", "v".repeat(5000)));
+    let (other_db, grows) = ("set k:0 y", format!("hset k:1 f {}", "v".repeat(50_000)));
     let lines = ["set k:0 x", "set k:2 1", other_db, &grows, "rename k:1 k:2"];
     let lines = lines.map(|words| line_of(words, &[])).to_vec();
     let bytes = |model: &Model| model.engine.ledger.books.totals().bytes;
@@ -477,8 +479,10 @@ fn a_renamed_hash_has_one_owner_when_it_is_taken_back() {
     model.step(Step::Unit(0, lines, true));
     let mut all = model.engine.shards().hold_all(LOCKED);
     model.engine.ledger.take_back(LOCKED, &mut all);
-    assert_eq!(bytes(&model), before);
+    let without = bytes(&model);
     model.engine.ledger.make_again(LOCKED, &mut all);
     all.release();
+    // A table that has grown may stay so.
+    assert!(without.abs_diff(before) < 10_000, "{before} before, {without} after");
     model.step(Step::LogTail);
 }
