@@ -80,7 +80,7 @@ pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
     let (count, least_due) = (fields.len(), fields.iter().filter_map(|it| it.expire_at).min());
     // Hosts write longer ones in different ways.
     let longest = limits.listpack_value.min(LISTPACK_TEXT_BYTES);
-    // With what a listpack adds to each. No host keeps a longer one.
+    // A listpack adds at most ten bytes to a name and to a value. No host keeps a longer one.
     let bytes = |it: FieldRef<'_>| it.name.len() + it.value.len() + 20;
     let is_too_long = || fields.iter().map(bytes).sum::<usize>() > PACKED_HASH_BYTES - 8;
     let form = match least_due {

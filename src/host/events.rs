@@ -281,10 +281,10 @@ fn on_replica_change(ctx: Ctx<'_>, sub: u64) {
     let is_online = sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE;
     if is_online {
         say_what_replicas_need(ctx);
-    }
-    if is_online && ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 {
-        // In a cluster only this tells a master from a replica that is not one yet.
-        instance().sync.became_master();
+        if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 {
+            // In a cluster only this tells a master from a replica that is not one yet.
+            instance().sync.became_master();
+        }
     }
 }
 

@@ -82,8 +82,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
         Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let (settings, port_config) = (config::settings(), config::port_config(ctx));
     check_sockets(ctx, &port_config)?;
-    let opens_ports = port_config.obstacle.is_none() && !port_config.listeners.is_empty();
-    if opens_ports {
+    if port_config.opens_any() {
         descriptors::prepare(ctx, &settings, &port_config, engine_config.workers);
     }
     let engine = Engine::new(engine_config, settings, Box::new(|| waker.wake()));

@@ -5,8 +5,8 @@
 //! LIST shows the old names of all that can still be called. So a name that rules know and a
 //! look-up does not was renamed; if the list does not have it either, it was disabled.
 
-use std::ptr;
 use std::sync::atomic::AtomicPtr;
+use std::{iter, ptr};
 
 use hashbrown::HashMap;
 use midi_module_api as raw;
@@ -75,7 +75,7 @@ impl Renamed {
             (0..command.count()).filter_map(|number| command.string(number)).collect();
         let locked = command.locked();
         // AUTH and similar commands are allowed to every user, whatever the rules.
-        let user = HostUser::kept(locked, &self.without_rights, [&b"allkeys"[..]].into_iter())?;
+        let user = HostUser::kept(locked, &self.without_rights, iter::once(&b"allkeys"[..]))?;
         match user.may_call(&words) {
             MayCall::Yes => return Some(ANOTHER),
             MayCall::No => {}

@@ -9,5 +9,6 @@ pub const DESCRIPTORS_MIN: usize = 32;
 /// Descriptors of the ports that are neither clients nor a worker's: Unix sockets, connections
 /// being accepted.
 pub const DESCRIPTORS_SPARE: usize = 64;
-/// Descriptors of each worker, but for what it listens on: its waker, ticker and epoll.
+/// Descriptors of each worker, but for what it listens on: its waker, ticker and epoll. A ring of
+/// io_uring stays among the host's: the crate that makes it cannot move it.
 pub const DESCRIPTORS_OF_WORKER: usize = 3;

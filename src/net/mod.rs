@@ -67,7 +67,7 @@ pub fn open(
     config: &PortConfig,
     on_panic: fn(),
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
-    if config.listeners.is_empty() || config.obstacle.is_some() {
+    if !config.opens_any() {
         engine.context().outside.set_ports(Box::new(Closed(config.obstacle)));
         return Ok(Vec::new());
     }

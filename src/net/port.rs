@@ -38,8 +38,8 @@ pub struct WorkerPort<D: Driver> {
     /// Moves bytes between sockets and buffers.
     io: Io<D>,
     listeners: Listeners,
-    /// Whether it accepts connections: not before the users are known. Nobody could be told until
-    /// then from one who must log in first, or be kept out.
+    /// Whether it accepts connections: not before the users are known. Until then nobody can say
+    /// who must log in, or be kept out.
     is_open: bool,
     connections: SlotMap<Key, Connection>,
     /// Connections that can go on without a new event.

@@ -174,7 +174,7 @@ impl Saving<'_, '_> {
                 for key in std::mem::take(&mut open.hashes) {
                     self.put_large_hash(shard, db, &key);
                 }
-                if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
+                if is_long_enough(&open.frame) {
                     self.put_frame(&mut open);
                 }
             }
@@ -210,7 +210,9 @@ impl Saving<'_, '_> {
                 };
                 cursor = loop {
                     match fields.scan(at, &mut |field| put_in_pieces(&mut pieces, field)) {
-                        Some(next) if pieces.iter().all(|pairs| !is_full(pairs)) => at = next,
+                        Some(next) if !pieces.iter().any(|pairs| is_long_enough(pairs)) => {
+                            at = next
+                        }
                         next => break next,
                     }
                 };
@@ -219,7 +221,7 @@ impl Saving<'_, '_> {
                 let traits = Traits::default();
                 open.put(&EntryHead { key, expire_at: expiry, traits, content }, pairs);
                 content = Content::MoreOfHash;
-                if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
+                if is_long_enough(&open.frame) {
                     self.put_frame(&mut open);
                 }
             }
@@ -244,7 +246,7 @@ impl Saving<'_, '_> {
 
 /// Appends a field of a hash to the last of the pieces, or to a new one if that is long enough.
 fn put_in_pieces(pieces: &mut Vec<Vec<u8>>, field: FieldRef<'_>) {
-    if pieces.last().is_none_or(|pairs| is_full(pairs)) {
+    if pieces.last().is_none_or(|pairs| is_long_enough(pairs)) {
         pieces.push(Vec::new());
     }
     if let Some(pairs) = pieces.last_mut() {
@@ -252,8 +254,9 @@ fn put_in_pieces(pieces: &mut Vec<Vec<u8>>, field: FieldRef<'_>) {
     }
 }
 
-fn is_full(pairs: &[u8]) -> bool {
-    pairs.len() >= SNAPSHOT_FRAME_BYTES
+/// Whether a frame, or what goes into one, is long enough.
+fn is_long_enough(bytes: &[u8]) -> bool {
+    bytes.len() >= SNAPSHOT_FRAME_BYTES
 }
 
 /// Keys of one database on their way into frames.
@@ -296,8 +299,7 @@ impl OpenFrame {
     /// MiB. Returns the next cursor, `None` at the end of the table.
     fn fill(&mut self, engine: &Engine, table: &Table, mut cursor: u32) -> Option<u32> {
         let is_full = |open: &Self| {
-            open.frame.len() >= SNAPSHOT_FRAME_BYTES
-                || !(open.large.is_empty() && open.hashes.is_empty())
+            is_long_enough(&open.frame) || !(open.large.is_empty() && open.hashes.is_empty())
         };
         while !is_full(self) {
             cursor =

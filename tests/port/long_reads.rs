@@ -65,7 +65,7 @@ fn check_whole(reply: Value) {
 
 #[test]
 fn others_are_served_while_one_reads() {
-    let ported = narrow("max-jobs 10");
+    let ported = narrow("");
     fill_many(&mut ported.host());
     for (mut reader, prefix) in doors(&ported) {
         let (mut other, mut host) = (ported.client(), ported.host());
@@ -150,7 +150,7 @@ fn a_long_read_sees_one_moment() {
 /// which is larger than what its connection holds. The reply shows nothing of it.
 #[test]
 fn the_reply_is_whole_whatever_becomes_of_the_key() {
-    let ported = narrow("max-jobs 10");
+    let ported = narrow("");
     let mut other = ported.host();
     let cases = [
         &["DEL h"][..],
@@ -190,7 +190,7 @@ fn the_reply_is_whole_whatever_becomes_of_the_key() {
 
 #[test]
 fn names_and_values_are_listed_alone() {
-    let ported = narrow("max-jobs 10");
+    let ported = narrow("");
     fill(&mut ported.host(), "h", 5000, "5");
     ported.host().integer("MIDI.HSET h other 6");
     for (mut client, prefix) in doors(&ported) {
@@ -229,7 +229,7 @@ fn fields_that_expire_together_are_there_together() {
 
 #[test]
 fn a_client_that_leaves_ends_its_read() {
-    let ported = narrow("max-jobs 10");
+    let ported = narrow("");
     fill_many(&mut ported.host());
     let (mut other, mut host) = (ported.client(), ported.host());
     let before = host.info_number("memory", "used_memory");
@@ -267,7 +267,7 @@ fn a_reply_beyond_the_output_limit_closes_its_client() {
 /// Long values are long work, too, however few they are.
 #[test]
 fn long_fields_are_read_by_a_job() {
-    let ported = narrow("max-jobs 10");
+    let ported = narrow("");
     let (mut host, value) = (ported.host(), "x".repeat(1 << 20));
     let started = |client: &mut Client| client.info_number("midi_jobs", "midi_jobs_started");
     for number in 0..6 {

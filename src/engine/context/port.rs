@@ -75,6 +75,13 @@ pub struct PortConfig {
     pub obstacle: Option<&'static str>,
 }
 
+impl PortConfig {
+    /// Whether any port is opened.
+    pub fn opens_any(&self) -> bool {
+        self.obstacle.is_none() && !self.listeners.is_empty()
+    }
+}
+
 /// Something that the ports listen on.
 #[derive(Clone, Debug)]
 pub struct ListenerRow {

@@ -215,7 +215,7 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
         return Answer::NotNow;
     }
     let slice = Slice::endless(engine, locked);
-    // The job's reply waits for what this copy sees, nothing of the main thread's does.
+    // The job's reply waits for what this copy sees. No reply of the main thread's does.
     let before = slice.slot.take_seen();
     let copied = asked.copy_in_one_go(&slice, most);
     let seen = slice.slot.take_seen();

@@ -187,8 +187,8 @@ impl Log {
         self.undone.lock().push((first, last));
         self.last_undone.store(last, Ordering::Relaxed);
         self.bytes.fetch_sub(runs.iter().map(|published| published.bytes).sum(), Ordering::Relaxed);
-        // Who has seen all that there is has seen nothing that is undone now: the last position is
-        // that of nothing.
+        // A reply that waits for the last position has seen nothing that is undone: so no run has
+        // that position.
         let mut tail = self.tail.lock();
         tail.last = last + 1;
         // A thread that sees the position as safe sees it as undone: `safe` is raised later.

@@ -61,8 +61,8 @@ impl Sync {
             let ctx = instance().ctx(command.locked());
             self.suspects.set(true);
             self.errors.set(errors(ctx));
-            // That takes long, and any client can cause it: the last count is as good, but for the
-            // errors since of other clients, which have logged in.
+            // Counting takes long, and any client can cause it: so a count serves for a second.
+            // Only clients that have logged in can make it too low.
             let now = clock_ms() as u64;
             if now.abs_diff(self.counted_at.get()) >= COUNTED_EVERY_MS {
                 self.counted_at.set(now);

@@ -80,7 +80,7 @@ pub(super) struct Model {
     /// Positions that replies still wait for.
     pub(super) held: Vec<u64>,
     acknowledged: u64,
-    /// Positions of runs that were taken back for good, and those of nothing behind them.
+    /// Positions of runs that were taken back for good, and those behind them, which no run has.
     pub(super) undone: u64,
     readers: Vec<SharedValue>,
     /// Parts of jobs, with their workers and clients.
