@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes Debian packages of what `make dist` has built, in target/dist: one for each target with glibc. Builds this
-# machine's own target first if nothing is there.
+# Makes Debian packages of what `make dist` has built, in target/dist: one for each target with glibc. If it has built
+# nothing, that is done first, for this machine's own target.
 . "$(dirname "$0")/setup.sh"
 
 have dpkg-deb || apt_install_or_die dpkg
 dist=$root/target/dist
 version=$(sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -1)
-compgen -G "$dist/midi-$version-*-linux-gnu/libmidi.so" >/dev/null ||
+compgen -G "$dist/midi-$version-*/libmidi.so" >/dev/null ||
     TARGETS=$(uname -m)-unknown-linux-gnu bash scripts/dist.sh
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH
@@ -33,14 +33,15 @@ package() { # FOLDER ARCHITECTURE
     local tree=$root/target/deb/$2 docs host
     docs=$tree/usr/share/doc/midi-module
     rm -rf "$tree"
-    mkdir -p "$tree"/DEBIAN "$tree"/usr/lib/midi "$tree"/etc/midi "$docs"
+    mkdir -p "$tree"/DEBIAN "$tree"/usr/{bin,lib/midi} "$tree"/etc/midi "$docs"
     cp "$1/libmidi.so" "$tree/usr/lib/midi/"
+    cp "$1/midi-check-aof" "$tree/usr/bin/"
     for host in redis valkey; do
         mkdir -p "$tree/usr/lib/$host/modules"
         ln -s ../../midi/libmidi.so "$tree/usr/lib/$host/modules/libmidi.so"
     done
     cp packaging/deb/midi.conf "$tree/etc/midi/"
-    cp packaging/deb/README.Debian "$1/README.md" "$1/midi.spdx.json" "$docs/"
+    cp -r packaging/deb/README.Debian "$1/README.md" "$1/docs" "$1/midi.spdx.json" "$docs/"
     cat "$1/LICENSE" "$1/THIRD-PARTY-NOTICES" >"$docs/copyright"
     gzip -9nc "$1/CHANGELOG.md" >"$docs/changelog.gz"
     control "$2" >"$tree/DEBIAN/control"
@@ -56,4 +57,5 @@ for pair in x86_64:amd64 aarch64:arm64; do
     folder=$dist/midi-$version-${pair%:*}-unknown-linux-gnu
     if [ -e "$folder/libmidi.so" ]; then package "$folder" "${pair#*:}"; else echo "LEFT OUT: ${pair#*:}: make dist has not built it"; fi
 done
+compgen -G "$dist/*.deb" >/dev/null || die "No package: make dist has built nothing for glibc."
 (cd "$dist" && sha256sum -- *.tar.gz *.deb >SHA256SUMS)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds what is released, into target/dist: for each target an archive with the stripped module, licences and SBOM,
-# one with the debug file, and SHA256SUMS. TARGETS= chooses targets, CHECK=1 builds a second time in another folder
-# and compares. The C library is Zig's, so that the module runs on systems that are older than this one.
+# Builds what is released: for each target an archive with the stripped module, midi-check-aof, pages, licences and
+# SBOM, one with the debug file, and SHA256SUMS. TARGETS= chooses targets, DIST= the folder (target/dist; what is in it
+# goes), CHECK=1 builds a second time in another folder and compares. The C library is Zig's, so that the module runs on
+# systems that are older than this one.
 . "$(dirname "$0")/setup.sh"
 setup
 
@@ -12,7 +13,7 @@ glibc=2.28
 zigbuild_version=0.24.1
 zig_version=0.17.1
 version=$(sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -1)
-dist=$root/target/dist
+dist=${DIST:-$root/target/dist}
 built=()
 left_out=()
 
@@ -68,18 +69,20 @@ build() { # SOURCES TARGET BUILD-DIRECTORY
     # Zig has libunwind compiled by clang, which reads this; what it has built is kept with its paths.
     (cd "$1" && RUSTFLAGS="${flags[*]}" CCC_OVERRIDE_OPTIONS=$maps CARGO_TARGET_DIR=$3 \
         ZIG_GLOBAL_CACHE_DIR=$3/zig ZIG_LOCAL_CACHE_DIR=$3/zig \
-        cargo zigbuild --release --locked --lib --target "$triple")
+        cargo zigbuild --release --locked --lib --bins --target "$triple")
 }
 
-# Fails if the module is not what it should be.
-check() { # TARGET LIBRARY
-    local objdump exports newest
+# Fails if the module or the program is not what it should be.
+check() { # TARGET FOLDER
+    local objdump exports newest file
     objdump=$(binutil "$1" objdump)
-    exports=$("$objdump" -T "$2" | awk '$4 != "*UND*" && $2 == "g" { print $NF }' | sort | xargs)
-    [ "$exports" = "RedisModule_OnLoad RedisModule_OnUnload" ] || die "$2 exports $exports"
-    newest=$("$objdump" -T "$2" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1) || true
-    printf '%s\n' "${newest:-GLIBC_0}" "GLIBC_$glibc" | sort -CV || die "$2 needs $newest"
-    ! grep -aqF -e "$root" -e "${CARGO_HOME:-$HOME/.cargo}" "$2" || die "$2 names folders of this machine."
+    exports=$("$objdump" -T "$2/libmidi.so" | awk '$4 != "*UND*" && $2 == "g" { print $NF }' | sort | xargs)
+    [ "$exports" = "RedisModule_OnLoad RedisModule_OnUnload" ] || die "$2/libmidi.so exports $exports"
+    for file in "$2"/{libmidi.so,midi-check-aof}; do
+        newest=$("$objdump" -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1) || true
+        printf '%s\n' "${newest:-GLIBC_0}" "GLIBC_$glibc" | sort -CV || die "$file needs $newest"
+        ! grep -aqF -e "$root" -e "${CARGO_HOME:-$HOME/.cargo}" "$file" || die "$file names folders of this machine."
+    done
 }
 
 # Archives are equal if their files are.
@@ -88,19 +91,21 @@ archive() { # NAME FILES...
         --mode='u=rwX,go=rX' -c "${@:2}" | gzip -9n >"$dist/$1.tar.gz"
 }
 
-pack() { # TARGET LIBRARY
+pack() { # TARGET BUILT
     local name=midi-$version-$1 objcopy others=()
     local folder=$dist/$name
     objcopy=$(binutil "$1" objcopy)
     mkdir -p "$folder"
-    "$objcopy" --only-keep-debug "$2" "$folder/libmidi.so.debug"
-    "$objcopy" --strip-unneeded --remove-section=.comment "$2" "$folder/libmidi.so"
+    "$objcopy" --only-keep-debug "$2/libmidi.so" "$folder/libmidi.so.debug"
+    "$objcopy" --strip-unneeded --remove-section=.comment "$2/libmidi.so" "$folder/libmidi.so"
+    "$objcopy" --strip-all --remove-section=.comment "$2/midi-check-aof" "$folder/midi-check-aof"
     (cd "$folder" && "$objcopy" --add-gnu-debuglink=libmidi.so.debug libmidi.so)
-    check "$1" "$folder/libmidi.so"
+    check "$1" "$folder"
     others=("LLVM libunwind, from Zig=$zig_version=Apache-2.0 WITH LLVM-exception=$zig/lib/libunwind/LICENSE.TXT")
     others+=("Rust standard library=$(rustc --version | cut -d' ' -f2)=MIT OR Apache-2.0=$(rust_notices)")
     python3 scripts/third_party.py "$1" "$folder/THIRD-PARTY-NOTICES" "$folder/midi.spdx.json" "${others[@]}"
     cp LICENSE README.md CHANGELOG.md redis.conf.example "$folder"
+    find docs -name '*.md' -exec cp --parents -t "$folder" {} +
     archive "$name-debug" "$name/libmidi.so.debug"
     archive "$name" --exclude='*.debug' "$name"
 }
@@ -114,14 +119,16 @@ rust_notices() {
     die "Rust's own licences were not found below $sysroot/share/doc."
 }
 
-# Builds again, from copies of the sources in another folder, and compares the modules.
-compare() { # TARGET LIBRARY
-    local again=$root/target/dist-again
+# Builds again, from copies of the sources in another folder, and compares.
+compare() { # TARGET BUILT
+    local again=$root/target/dist-again file
     rm -rf "$again"
     mkdir -p "$again/sources"
     git ls-files -z | tar --null -T - -c | tar -x -C "$again/sources"
     build "$again/sources" "$1" "$again/target"
-    cmp "$2" "$again/target/$1/release/libmidi.so" || die "Two builds for $1 differ."
+    for file in libmidi.so midi-check-aof; do
+        cmp "$2/$file" "$again/target/$1/release/$file" || die "Two builds of $file for $1 differ."
+    done
     rm -rf "$again"
     echo "Two builds for $1, in two folders, have the same bytes."
 }
@@ -131,9 +138,9 @@ build_target() { # TARGET
     has_std "$1" || { left_out+=("$1: there is no std for it (rustup target add $1)"); return 0; }
     setup_binutils "$1" || { left_out+=("$1: there is no $(binutil "$1" objcopy)"); return 0; }
     build "$root" "$1" "$root/target/dist-build"
-    local library=$root/target/dist-build/$1/release/libmidi.so
-    pack "$1" "$library"
-    [ -z "${CHECK:-}" ] || compare "$1" "$library"
+    local folder=$root/target/dist-build/$1/release
+    pack "$1" "$folder"
+    [ -z "${CHECK:-}" ] || compare "$1" "$folder"
     built+=("$1")
 }
 

@@ -78,4 +78,4 @@ cd "$data"
 ( (hints) & )
 
 exec "$MIDI_REDIS_SERVER" "$data/redis.conf" --dir "$data" --port "$port" \
-    --loadmodule "$root/target/release/libmidi.so" port "$midi_port"
+    --midi.port "$midi_port" --loadmodule "$root/target/release/libmidi.so"

@@ -131,9 +131,9 @@ musl_stage() {
         tar xz -C "$sources" --strip-components 1; } || { skip "could not fetch Redis's sources" && return 0; }
     run make -s -C "$sources/src" redis-server MALLOC=libc \
         CC="musl-gcc -idirafter $include -idirafter $include/x86_64-linux-gnu"
-    run env TARGETS="$target" bash scripts/dist.sh
+    run env TARGETS="$target" DIST="$root/target/dist-musl" bash scripts/dist.sh
     MIDI_REDIS_SERVER=$sources/src/redis-server MIDI_HOST=redis-7.0 \
-        MIDI_MODULE=$(echo "$root"/target/dist/midi-*-"$target"/libmidi.so) \
+        MIDI_MODULE=$(echo "$root"/target/dist-musl/midi-*-"$target"/libmidi.so) \
         run cargo test --locked --no-fail-fast --test host --test port -- \
         acl:: bitmaps:: commands:: config:: field_expiry:: hashes:: notifications:: settings:: snapshots:: \
         clients:: memcached pubsub scripts:: serving:: session:: tls:: transactions:: watchers::

@@ -2,6 +2,7 @@
 //! replication stream, the one that stands for what scripts on a port do not have, and the one by
 //! which midi's own connection to its host logs in.
 
+use super::connection::FAST;
 use super::{Action, Arg, ArgKind, Command, Docs, DoorCommand, Doors, Flags, arg};
 
 const TEXT: &[Arg] = &[arg("text", ArgKind::String)];
@@ -47,7 +48,7 @@ pub(super) static LISTEN: Command = Command {
     name: "listen",
     arity: 2,
     doors: Doors::Host,
-    flags: Flags { no_auth: true, noscript: true, fast: true, ..Flags::NONE },
+    flags: Flags { no_auth: true, noscript: true, ..FAST },
     categories: "fast connection",
     twins: &["auth"],
     group: "pubsub",

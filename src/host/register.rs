@@ -70,6 +70,8 @@ fn flags(command: &Command, may_ask: bool) -> CString {
         (flags.fast, "fast"),
         (flags.admin, "admin"),
         (flags.no_auth, "no-auth"),
+        (flags.loading, "allow-loading"),
+        (flags.stale, "allow-stale"),
         (flags.noscript, "deny-script"),
         (may_ask && are_asked_for(command.keys), "getkeys-api"),
     ];

@@ -30,7 +30,7 @@ use super::publish::publish;
 use super::state::scripts::{PortScripts, ScriptTerms};
 use super::string::OwnString;
 use super::users::USERS;
-use super::{PREFIX, pause, unit};
+use super::{PREFIX, notifications, pause, unit};
 use crate::command::{Action, Args, Command, DoorCommand, Error, Named, PortCommand, Scripting};
 use crate::engine::{
     Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, ScriptReply, User,
@@ -238,6 +238,8 @@ impl ScriptAuthor<'_> {
         let begin = reply.len();
         if which == Scripting::Publish {
             let _own_calls = leave();
+            // In an EXEC: of its changes subscribers hear before the message, as in Redis.
+            notifications::tell(locked, None);
             if !publish(ctx, args, reply) {
                 refuse(reply, &Error::Internal.bare_text());
             }

@@ -105,7 +105,7 @@ fn a_transaction_queued_before_a_gate_closed_is_refused_as_a_whole() {
         (&["CONFIG SET min-replicas-to-write 1"], &["CONFIG SET min-replicas-to-write 0"]),
         (&["CONFIG SET maxmemory 1"], &["CONFIG SET maxmemory 0"]),
     ];
-    const QUEUES: [&[&str]; 7] = [
+    const QUEUES: [&[&str]; 10] = [
         &["PING"],
         &["ECHO x", "TIME"],
         &["GET k"],
@@ -113,6 +113,9 @@ fn a_transaction_queued_before_a_gate_closed_is_refused_as_a_whole() {
         &["DEL k", "GET k"],
         &["ECHO x", "APPEND k v"],
         &["CLIENT GETNAME"],
+        &["PUBLISH c m", "PING"],
+        &["PUBLISH c m", "GET k"],
+        &["EVAL return(1) 0"],
     ];
     let ported = ported();
     let (mut host, mut there, mut here) = (ported.host(), ported.host(), ported.client());

@@ -379,6 +379,38 @@ fn publishing_waits_for_the_end_of_a_pause() {
 }
 
 #[test]
+fn in_exec_subscribers_hear_in_the_order_of_the_commands() {
+    let keys = "notify-keyspace-events KEA";
+    let ported = Ported::start(Mode::Adaptive.builder().config(keys));
+    let mut subscribers = [ported.client(), ported.host()];
+    for subscriber in &mut subscribers {
+        several(subscriber, "SUBSCRIBE c __keyevent@0__:set", 2);
+    }
+    let mut client = ported.client();
+    for line in ["MULTI", "SET k v", "PUBLISH c m", "SET l v", "EXEC"] {
+        client.run(line);
+    }
+    for subscriber in &mut subscribers {
+        let heard: Vec<String> = (0..3).map(|_| message(subscriber.read())[2].clone()).collect();
+        assert_eq!(heard, ["k", "m", "l"]);
+    }
+}
+
+/// Redis lets its clients subscribe then, too.
+#[test]
+fn a_stale_replica_has_subscribers() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut host = ported.host();
+    host.ok("CONFIG SET replica-serve-stale-data no");
+    host.ok("REPLICAOF 127.0.0.1 1");
+    let mut client = ported.client();
+    wait_until("it is stale", || client.run("GET k").text().starts_with("MASTERDOWN"));
+    assert_eq!(message(client.run("SUBSCRIBE c")), ["subscribe", "c", "1"]);
+    assert_eq!(host.integer("PUBLISH c m"), 1);
+    assert_eq!(message(client.read()), ["message", "c", "m"]);
+}
+
+#[test]
 fn a_message_to_many_reaches_each_of_them() {
     const MANY: usize = 600;
     let ported = Ported::start(Mode::Adaptive.builder());

@@ -334,10 +334,12 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
         (Gates::FEW_REPLICAS, Error::FewReplicas),
         (Gates::HOST_READ_ONLY, Error::ReadOnly),
     ];
-    let all =
-        [(Gates::STALE.and(Gates::UNSYNCED), Error::MasterDown), (Gates::LOADING, Error::Loading)];
+    let stale = (Gates::STALE.and(Gates::UNSYNCED), Error::MasterDown);
     let writes = writes.into_iter().filter(|_| flags.write || flags.host_write);
-    writes.chain(all).find(|&(reason, _)| gates.has(reason)).map(|(_, error)| error)
+    let mut all = writes
+        .chain((!flags.stale).then_some(stale))
+        .chain((!flags.loading).then_some((Gates::LOADING, Error::Loading)));
+    all.find(|&(reason, _)| gates.has(reason)).map(|(_, error)| error)
 }
 
 #[cfg(test)]

@@ -54,9 +54,12 @@ impl Transaction {
         }
         let row = named.row();
         self.keys += row.key_positions(args).len();
-        // If a stale replica refuses the command, it refuses EXEC too.
+        // What a stale or loading server refuses, it refuses in EXEC too.
         if !row.flags.stale || row.flags.script {
-            let flags = self.flags.get_or_insert(Flags::NONE);
+            let flags =
+                self.flags.get_or_insert(Flags { loading: true, stale: true, ..Flags::NONE });
+            flags.loading &= row.flags.loading;
+            flags.stale &= row.flags.stale;
             flags.write |= row.flags.write;
             flags.host_write |= row.flags.host_write;
             flags.deny_oom |= row.flags.deny_oom;

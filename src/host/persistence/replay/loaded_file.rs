@@ -42,7 +42,7 @@ fn damage_of(path: &Path) -> Option<String> {
     });
     Some(format!(
         " of its text, which is byte {} of {}{key}. What is in front of byte {} is whole; \
-         'make check-aof FIX=1 FILE=…' cuts off the rest",
+         'midi-check-aof --fix FILE' cuts off the rest",
         damage.at,
         path.display(),
         damage.whole_until,
