@@ -228,7 +228,9 @@ fn touch(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn store(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.limits.key(cx.key.name())?;
     cx.limits.value(cx.args.get(2).len())?;
-    let old = cx.string()?.map(|value| value.traits());
+    // `set` replaces values of all types.
+    let replaces = cx.args.get(3) == b"set";
+    let old = if replaces { None } else { cx.string()?.map(|value| value.traits()) };
     let refusal = match (cx.args.get(3), old) {
         (b"add", Some(_)) | (b"replace" | b"append" | b"prepend", None) => Some("NOT_STORED"),
         (b"cas", None) => Some("NOT_FOUND"),

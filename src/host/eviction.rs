@@ -9,23 +9,28 @@
 //!
 //! *Who grows pays*: midi evicts its own keys for its own growth, and the host sees itself above
 //! `maxmemory` only by its own. Where nobody has grown, because `maxmemory` was lowered or a file
-//! was loaded that needs more, both pay, in proportion to their data.
+//! was loaded that needs more, both pay, in proportion to their data. A host without keys of its
+//! own cannot pay: midi gives way to whatever grows.
 //!
 //! Where midi's policy does not evict and `midi.maxmemory` is 0, the host's limit is kept by credit
 //! (`gates.rs`), as if it were the host's own write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::api::{Ctx, Level, log};
+use super::api::{Ctx, Level, c_text, log};
 use super::config::table::{
     DB_MAXMEMORY, DB_MAXMEMORY_POLICY, MAXMEMORY, MAXMEMORY_POLICY, bytes_of, databases_in,
     numbered, written,
 };
 use super::instance::instance;
 use crate::engine::{Limit, Policy};
-use crate::limits::{LIMIT_SLACK_PART, RESERVE_MIN, RESERVE_PART, RESERVE_PER_THREAD};
+use crate::limits::{
+    GIVES_WAY_EVERY, LIMIT_SLACK_PART, RESERVE_MIN, RESERVE_PART, RESERVE_PER_THREAD,
+};
+use crate::store::count_exactly;
 
 /// The settings as last read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,8 @@ pub struct EvictionSettings {
     known: Mutex<KnownLimits>,
     /// The host's limit was lowered, and midi's does not follow from it yet.
     is_lower: AtomicBool,
+    /// When midi's limit was last lowered for the growth of others.
+    gave_way: Mutex<Option<Instant>>,
 }
 
 impl EvictionSettings {
@@ -51,7 +58,11 @@ impl EvictionSettings {
     pub const fn new() -> Self {
         let policy = Policy::NoEviction;
         let known = KnownLimits { own: 0, policy, host: 0, host_policy: policy };
-        EvictionSettings { known: Mutex::new(known), is_lower: AtomicBool::new(false) }
+        EvictionSettings {
+            known: Mutex::new(known),
+            is_lower: AtomicBool::new(false),
+            gave_way: Mutex::new(None),
+        }
     }
 
     /// Reads the settings, and warns of some. At load, and when a setting has changed.
@@ -97,7 +108,8 @@ impl EvictionSettings {
         // A limit that was lowered is one that holds for the first time.
         let is_lower = self.is_lower.swap(false, Ordering::Relaxed);
         let last = if is_lower { Limit::NONE } else { ledger.eviction.limit() };
-        let limit = if is_replica { Limit::NONE } else { known.limit(ctx, last) };
+        let mut gave_way = self.gave_way.lock();
+        let limit = if is_replica { Limit::NONE } else { known.limit(ctx, last, &mut gave_way) };
         if ledger.eviction.limit() != limit {
             ledger.set_limit(ctx.locked(), limit);
         } else if ledger.eviction.is_on() {
@@ -129,9 +141,9 @@ impl KnownLimits {
         self.own > 0 || !self.policy.evicts()
     }
 
-    fn limit(self, ctx: Ctx<'_>, last: Limit) -> Limit {
+    fn limit(self, ctx: Ctx<'_>, last: Limit, gave_way: &mut Option<Instant>) -> Limit {
         let limit = |bytes| Limit { policy: self.policy, bytes, is_own: self.own > 0 };
-        let has_room = || self.what_host_leaves(ctx, last);
+        let mut has_room = || self.what_host_leaves(ctx, last, gave_way);
         match (self.own, self.host) {
             (0, 0) => Limit::NONE,
             (0, _) if self.policy.evicts() => limit(has_room()),
@@ -145,26 +157,35 @@ impl KnownLimits {
 
     /// The bytes that midi's keys may have as long as all else takes what it takes now. Where that
     /// has left no room, midi keeps what it has: it does not pay for the growth of others.
-    fn what_host_leaves(self, ctx: Ctx<'_>, last: Limit) -> i64 {
-        let memory = ctx.info(c"memory");
-        let number = |name| memory.number(name).unwrap_or(0) as i64;
-        let used = number(c"used_memory") - number(c"mem_not_counted_for_evict");
-        let room = self.host - reserve(self.host) - used;
+    fn what_host_leaves(self, ctx: Ctx<'_>, last: Limit, gave_way: &mut Option<Instant>) -> i64 {
         let bytes = instance().engine.ledger.books.totals().bytes;
-        if room > 0 {
-            return bytes + room;
+        let mut memory = HostMemory::now(ctx);
+        let reserve = reserve(self.host);
+        let room = |memory: &HostMemory| self.host - reserve - memory.used;
+        if room(&memory) > 0 {
+            return bytes + room(&memory);
+        }
+        let may_give_way = gave_way.is_none_or(|last| last.elapsed() >= GIVES_WAY_EVERY);
+        if room(&memory) < -reserve / 2 && may_give_way && !has_keys(ctx) {
+            // Nobody else can. What the host counts too much would cost too many keys.
+            count_exactly();
+            memory = HostMemory::now(ctx);
+            if room(&memory) < 0 && bytes + room(&memory) > 0 {
+                *gave_way = Some(Instant::now());
+                return bytes + room(&memory);
+            }
         }
         if last != Limit::NONE {
             // A little above what there is: else the limit would follow each key that is evicted.
             return last.bytes.min(bytes + bytes / LIMIT_SLACK_PART);
         }
-        if used <= self.host {
+        if memory.used <= self.host {
             return bytes;
         }
         // Nobody has grown: the limit is new. What evicting all keys would not help, evicts none.
-        let theirs =
-            if self.host_policy.evicts() { number(c"used_memory_dataset") - bytes } else { 0 };
-        Some(share(bytes, theirs.max(0), bytes + room)).filter(|&part| part > 0).unwrap_or(bytes)
+        let theirs = if self.host_policy.evicts() { memory.data - bytes } else { 0 };
+        let part = share(bytes, theirs.max(0), bytes + room(&memory));
+        if part > 0 { part } else { bytes }
     }
 
     fn warning(self) -> Option<String> {
@@ -199,6 +220,32 @@ fn limits_of_databases(policy: Policy) -> Vec<(u32, Policy, i64)> {
     let limits = databases_in(&written(DB_MAXMEMORY), bytes_of).unwrap_or_default();
     let limits = limits.into_iter().filter(|&(_, bytes)| bytes > 0);
     limits.map(|(db, bytes)| (db, policy_of(db), bytes)).collect()
+}
+
+/// The memory that the host counts, in bytes.
+struct HostMemory {
+    /// What it compares with `maxmemory`.
+    used: i64,
+    /// Keys and values, midi's included.
+    data: i64,
+}
+
+impl HostMemory {
+    fn now(ctx: Ctx<'_>) -> Self {
+        let memory = ctx.info(c"memory");
+        let number = |name| memory.number(name).unwrap_or(0) as i64;
+        HostMemory {
+            used: number(c"used_memory") - number(c"mem_not_counted_for_evict"),
+            data: number(c"used_memory_dataset"),
+        }
+    }
+}
+
+/// Whether the host has keys of its own.
+fn has_keys(ctx: Ctx<'_>) -> bool {
+    let keyspace = ctx.info(c"keyspace");
+    (0..instance().engine.config().databases)
+        .any(|db| keyspace.text(&c_text(&format!("db{db}"))).is_some())
 }
 
 /// midi's part of what midi's data and others' may take together. `room` is what is left for midi's

@@ -56,7 +56,7 @@ fn register_one(
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
             set_categories(row, c_text(command.categories).as_ptr());
         }
-        (set_info(row, command) == ok).then_some(())
+        (set_info(row, command, may_ask) == ok).then_some(())
     }
 }
 
@@ -81,7 +81,7 @@ fn flags(command: &Command, may_ask: bool) -> CString {
 
 /// # Safety
 /// `row` must be a command that was just created.
-unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_int {
+unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command, may_ask: bool) -> c_int {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -91,7 +91,7 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
     let (summary, complexity, since) =
         (c_text(command.docs.summary), c_text(command.docs.complexity), c_text(SINCE));
     let tips = c_text(&command.tips.join(" "));
-    let mut specs = key_specs(command.keys);
+    let mut specs = key_specs(command.keys, may_ask);
     let mut args = arguments(command.docs.args);
     let info = raw::RedisModuleCommandInfo {
         version: &version,
@@ -109,17 +109,22 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
     unsafe { api!(RedisModule_SetCommandInfo)(row, &info) }
 }
 
-fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
+fn key_specs(keys: Keys, may_ask: bool) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: numbers, null pointers and unions of them: all zero is the end mark.
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    keys.specs().iter().map(|spec| key_spec(spec, end)).chain([end]).collect()
+    keys.specs().iter().map(|spec| key_spec(spec, may_ask, end)).chain([end]).collect()
 }
 
-fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
+fn key_spec(
+    of: &KeySpec,
+    may_ask: bool,
+    empty: raw::RedisModuleCommandKeySpec,
+) -> raw::RedisModuleCommandKeySpec {
     let mut spec = empty;
     spec.flags = access_flags(of.access);
-    if of.varies || matches!(of.find, FindKeys::Counted { .. }) {
-        // So that the host asks for each call's keys.
+    if may_ask && (of.varies || matches!(of.find, FindKeys::Counted { .. })) {
+        // So that the host asks for each call's keys. Where it may not, it must not see this: it
+        // would find no keys at all.
         spec.flags |= raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS;
     }
     spec.begin_search_type = raw::REDISMODULE_KSPEC_BS_INDEX;

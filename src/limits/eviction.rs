@@ -1,6 +1,7 @@
 //! The bounds of eviction.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// How many buckets of a table the search for one key to evict looks at: some 2 µs if none of them
 /// is in a cache, and more than it takes unless most keys may not be evicted.
@@ -33,6 +34,9 @@ pub const RESERVE_MIN: i64 = 1 << 20;
 pub const RESERVE_PER_THREAD: i64 = 512 << 10;
 /// Where the host leaves no room, midi may have what it has and this part more.
 pub const LIMIT_SLACK_PART: i64 = 64;
+/// Midi gives way to the growth of others once in this time: what is evicted is in the buffers of
+/// the log for a moment.
+pub const GIVES_WAY_EVERY: Duration = Duration::from_millis(250);
 
 /// In so many shards one tries each of the two ways to evict that the others choose from.
 pub const DUEL_LEADERS: u32 = 32;

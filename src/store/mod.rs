@@ -28,7 +28,9 @@ mod traits;
 mod value;
 mod watched;
 
-pub use arena::{ArenaUsage, block_bytes, give_up_chunks, prepare_chunk, usage as arena_usage};
+pub use arena::{
+    ArenaUsage, block_bytes, count_exactly, give_up_chunks, prepare_chunk, usage as arena_usage,
+};
 pub use before::{Before, ChangeKind, FieldNames, ValuePart, ValueParts};
 pub use bucket::{EntryRef, StringRef};
 pub use census::Census;

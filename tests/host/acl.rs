@@ -37,6 +37,37 @@ fn acl_rules_name_commands_and_keys() {
     }
 }
 
+/// Redis from 8.4 on may not ask midi for keys then: it finds them by the key specs.
+#[test]
+fn keys_are_found_where_the_host_may_not_ask_for_them() {
+    for setting in ["io-threads 2", "cluster-enabled yes"] {
+        let server = Mode::Adaptive.builder().config(setting).start();
+        let mut client = server.client();
+        client.ok("ACL SETUSER u reset on +@all ~key*");
+        client.ok("ACL SETUSER reads reset on +@all %R~*");
+        for row in ROWS.iter().filter(|row| has_keys(row)) {
+            let (name, call) = (row.name, words(row, "midi."));
+            let keys = [&["COMMAND".to_owned(), "GETKEYS".to_owned()], &call[..]].concat();
+            assert!(!client.call(&keys).array().is_empty(), "{name}, {setting}");
+            assert_eq!(dry_run(&mut client, "u", &call), Value::ok(), "{name}, {setting}");
+            let denied = dry_run(&mut client, "u", &elsewhere(&call));
+            assert_ne!(denied, Value::ok(), "{name}, {setting}");
+            if row.flags.contains("write") {
+                let denied = dry_run(&mut client, "reads", &call);
+                assert_ne!(denied, Value::ok(), "{name}, {setting}");
+            }
+            if setting == "cluster-enabled yes" {
+                let refused = client.call(&call).text();
+                let is_refused = ["CLUSTERDOWN", "CROSSSLOT"].iter();
+                assert!(
+                    is_refused.clone().any(|word| refused.starts_with(word)),
+                    "{name}: {refused}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn acl_key_permissions_are_those_of_the_host() {
     let server = Mode::Adaptive.server();

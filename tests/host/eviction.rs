@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::common::{
-    Client, Door, Mode, Random, Server, Value, at_once, beside, redis_server, replicas, wait_until,
+    Client, Door, Mode, Random, Server, Value, at_once, beside, encoded, redis_server, replicas,
+    wait_until,
 };
 
 const MIB: i64 = 1 << 20;
@@ -185,6 +186,49 @@ fn a_host_that_has_filled_its_memory_leaves_none() {
     assert_eq!(fill(Door::Port, &mut port, 0..20_000, 200, &[]), [""; 0]);
     assert!(bytes(&mut host) > MIB);
     assert_eq!(host.info("midi_memory")["midi_evictable_host_keys"], "all");
+}
+
+/// As in a cache that has all its data in midi: what else grows takes the place of midi's keys.
+#[test]
+fn a_host_without_keys_does_not_pay() {
+    let server = Mode::Adaptive.builder().with_port().start();
+    let (mut host, mut port) = (server.client(), server.midi_client());
+    let limit = host.info_number("memory", "used_memory") + 40 * MIB;
+    host.ok("CONFIG SET maxmemory-policy allkeys-lru");
+    host.ok(&format!("CONFIG SET maxmemory {limit}"));
+    assert_eq!(fill(Door::Port, &mut port, 0..150_000, 300, &[]), [""; 0]);
+    let before = host.integer("MIDI.DBSIZE");
+    // A command that never ends takes 12 MiB.
+    let mut other = server.client();
+    other.send(format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n", 12 * MIB).as_bytes());
+    other.send(&vec![b'v'; 11 << 20]);
+    wait_until("the host is below its limit again", || {
+        host.info_number("memory", "used_memory") < limit
+            && host.integer("MIDI.DBSIZE") < before * 9 / 10
+    });
+    assert_eq!(host.run("MIDI.SET a b"), Value::ok());
+    assert_eq!(fill(Door::Port, &mut port, 0..20_000, 300, &[]), [""; 0]);
+    assert!(host.integer("MIDI.DBSIZE") > before / 2);
+}
+
+/// While it runs it keeps nearly all shards, and the workers find little in the others.
+#[test]
+fn a_long_script_is_not_refused_memory() {
+    let (server, script) = (
+        limited(Mode::Adaptive, "allkeys-lru"),
+        "for i = 1, 4000 do redis.call('SET', 'e' .. i, '') end \
+         redis.call('SET', 'large', string.rep('v', 3000000)) \
+         local till = redis.call('TIME'); till = till[1] * 1000000 + till[2] + 200000 \
+         repeat local now = redis.call('TIME') until now[1] * 1000000 + now[2] > till \
+         return redis.call('SET', 'last', 1)",
+    );
+    let (mut client, mut other) = (server.midi_client(), server.midi_client());
+    assert_eq!(fill(Door::Port, &mut client, 0..60_000, 600, &[]), [""; 0]);
+    client.send(&encoded(&["EVAL", script, "0"]));
+    for _ in 0..20 {
+        assert_eq!(fill(Door::Port, &mut other, 60_000..60_500, 10, &[]), [""; 0]);
+    }
+    assert_eq!(client.read(), Value::ok());
 }
 
 fn has(client: &mut Client, key: &str) -> bool {

@@ -355,6 +355,25 @@ fn a_user_made_anew_is_another() {
     }
 }
 
+/// Anybody can send one.
+#[test]
+fn a_refused_deluser_ends_no_session() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u ~* +@all");
+    let (mut of_default, mut of_user) = (ported.client(), ported.client_of("u"));
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for lines in [
+        ["ACL SETUSER default -lcs", "ACL SETUSER u -lcs", "ACL DELUSER default u"],
+        ["ACL DELUSER default u", "ACL SETUSER default +lcs", "ACL SETUSER u +lcs"],
+    ] {
+        admin.pipeline(&lines.map(words));
+        for client in [&mut of_default, &mut of_user] {
+            client.ok("SET k v");
+        }
+    }
+}
+
 /// Hosts differ in which sessions ACL LOAD ends.
 #[test]
 fn acl_load_is_seen() {
@@ -367,6 +386,8 @@ fn acl_load_is_seen() {
     admin.ok("ACL SAVE");
     let mut clients = users.map(|user| [ported.host_of(user), ported.client_of(user)]);
     clients.iter_mut().flatten().for_each(|client| client.ok("MIDI.SET k v"));
+    let mut of_default = [ported.host(), ported.client()];
+    of_default.iter_mut().for_each(|client| client.ok("MIDI.SET k v"));
     let text = fs::read_to_string(&file).expect("users");
     let line_of = |user: &str| {
         text.lines().find(|line| line.starts_with(&format!("user {user} "))).expect("saved")
@@ -374,7 +395,7 @@ fn acl_load_is_seen() {
     let sum =
         |user: &str| line_of(user).split(' ').find(|word| word.starts_with('#')).expect("a sum");
     let text = [
-        line_of("default").to_owned(),
+        format!("{} -lcs", line_of("default")),
         line_of("stays").to_owned(),
         line_of("changes").replace("+@all", "-@all +midi.get"),
         line_of("password").replace(sum("password"), sum("stays")),
@@ -390,6 +411,8 @@ fn acl_load_is_seen() {
         }
     }
     is_closed(&mut clients[3][1]);
+    let stays = of_default.map(|mut client| client.try_call(&["MIDI.GET", "k"]).is_ok());
+    assert_eq!(stays[0], stays[1]);
     let mut changes = ported.client_of("changes");
     assert_eq!(changes.run("GET k"), Value::bulk("v"));
     assert!(changes.run("SET k v").is_error());

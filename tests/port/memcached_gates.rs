@@ -100,6 +100,33 @@ fn an_error_ends_the_line() {
     }
 }
 
+/// As SET and DEL of midi's other doors.
+#[test]
+fn a_hash_is_replaced_and_removed_whole() {
+    let server = WithMemcached::start(Builder::new());
+    let (mut host, mut client) = (server.server.client(), server.client());
+    for (lines, answer) in [
+        ("set h 0 0 1\nx\n", "STORED\n"),
+        ("set h 5 60 1\nx\n", "STORED\n"),
+        ("ms h 1\nx\n", "HD\n"),
+        ("ms h 1 MS T60\nx\n", "HD\n"),
+        ("delete h\n", "DELETED\n"),
+        ("md h\n", "HD\n"),
+    ] {
+        host.run("MIDI.DEL h");
+        host.run("MIDI.HSET h f v");
+        assert_eq!(client.lines(lines), answer, "{lines}");
+        assert_ne!(host.run("MIDI.TYPE h").text(), "hash", "{lines}");
+    }
+    host.run("MIDI.DEL h");
+    host.run("MIDI.HSET h f v");
+    for lines in ["add h 0 0 1\nx\n", "append h 0 0 1\nx\n", "ms h 1 MA\nx\n", "md h I\n"] {
+        let answer = client.lines(lines);
+        assert!(answer.starts_with("SERVER_ERROR WRONGTYPE"), "{lines}: {answer}");
+    }
+    assert_eq!(host.run("MIDI.TYPE h").text(), "hash");
+}
+
 #[test]
 fn a_server_that_loads_says_so() {
     let server = WithMemcached::start(Builder::new());

@@ -262,7 +262,9 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let flags = flags_of(cx, 3)?;
     cx.limits.key(cx.key.name())?;
     cx.limits.value(cx.args.get(2).len())?;
-    let old = cx.string()?.map(|value| value.traits());
+    // Values of all types are replaced where nothing is asked of the old one.
+    let replaces = matches!(flags.mode, 0 | b'S') && !flags.has(b'C');
+    let old = if replaces { None } else { cx.string()?.map(|value| value.traits()) };
     let storing = storing(cx, &flags, old);
     let code = match storing {
         Storing::Not(code) => code,
@@ -348,16 +350,21 @@ fn add(cx: &mut OneKey<'_>, mode: u8, old: Traits) -> Result<&'static str, Error
 /// `mc-md key flags`.
 fn delete(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let flags = flags_of(cx, 2)?;
-    let code = match cx.string()?.map(|value| value.traits()) {
-        None => "NF",
-        Some(old) if flags.has(b'C') && (old.number == 0 || old.number != flags.number) => "EX",
-        Some(old) => {
-            if !flags.has(b'x') && !flags.has(b'I') {
-                cx.delete();
-            } else {
+    let code = if ![b'C', b'x', b'I'].into_iter().any(|flag| flags.has(flag)) {
+        // Values of all types.
+        if cx.delete() { "HD" } else { "NF" }
+    } else {
+        match cx.string()?.map(|value| value.traits()) {
+            None => "NF",
+            Some(old) if flags.has(b'C') && (old.number == 0 || old.number != flags.number) => "EX",
+            Some(old) if flags.has(b'x') || flags.has(b'I') => {
                 invalidate(cx, &flags, old);
+                "HD"
             }
-            "HD"
+            Some(_) => {
+                cx.delete();
+                "HD"
+            }
         }
     };
     if code != "HD" || !is_muted(&flags, reply) {

@@ -151,6 +151,8 @@ pub(super) struct Evicting {
     searched: usize,
     /// Shards since the last one in which something was evicted.
     in_vain: u32,
+    /// Some of these were not looked at: a unit keeps them, perhaps for long, and most of the keys.
+    are_kept: bool,
     /// The limit that it sees to.
     scope: Scope,
     /// Limits for which nothing may go, and when it looks again.
@@ -164,6 +166,7 @@ impl Evicting {
             next: worker as u32,
             searched: 0,
             in_vain: 0,
+            are_kept: false,
             scope: Scope::All,
             resting: SmallVec::new(),
         }
@@ -186,12 +189,16 @@ impl Evicting {
         if !may_evict(&engine.ledger, slot) || !self.choose(eviction, now) {
             return Progress::Done;
         }
-        let progress = self.evict(engine, slot);
-        if self.in_vain > 2 * engine.shards().count() {
-            // What is left may not go now.
-            eviction.found_nothing(self.scope);
-            self.resting.push((self.scope, now + EXPIRY_TICK));
-            (self.in_vain, self.searched) = (0, 0);
+        let mut progress = self.evict(engine, slot);
+        if self.is_over(engine.shards().count()) {
+            if self.are_kept {
+                progress = Progress::Blocked;
+            } else {
+                // What is left may not go now.
+                eviction.found_nothing(self.scope);
+                self.resting.push((self.scope, now + EXPIRY_TICK));
+            }
+            self.begin_rounds();
         }
         engine.ledger.add_up_memory();
         progress
@@ -211,23 +218,37 @@ impl Evicting {
         let Some(&scope) = open.get(at.map_or(0, |at| (at + 1) % open.len())) else {
             return false;
         };
-        (self.scope, self.in_vain, self.searched) = (scope, 0, 0);
+        self.scope = scope;
+        self.begin_rounds();
         true
+    }
+
+    fn begin_rounds(&mut self) {
+        (self.in_vain, self.searched, self.are_kept) = (0, 0, false);
+    }
+
+    /// Whether it has gone through all shards in vain. There is a second round for the shards that
+    /// have no more than their share, once all shards have been looked at.
+    fn is_over(&self, count: u32) -> bool {
+        self.in_vain > if self.are_kept { count } else { 2 * count }
     }
 
     fn evict(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         let (start, count, scope) = (Instant::now(), engine.shards().count(), self.scope);
         let goes_on = || engine.ledger.eviction.evicts(scope) && start.elapsed() < SLICE;
         let mut progress = Progress::Blocked;
-        while goes_on() && self.in_vain <= 2 * count {
+        while goes_on() && !self.is_over(count) {
             let shard = self.next % count;
             let Some(mut held) = engine.shards().try_take_long(shard) else {
                 (self.next, self.searched) = (shard + 1, 0);
+                if engine.shards().is_unit_open() {
+                    (self.in_vain, self.are_kept) = (self.in_vain + 1, true);
+                }
                 continue;
             };
             progress = Progress::More;
             // Where no shard above its share has a key that may go, the others have.
-            let is_first_round = self.in_vain < count;
+            let is_first_round = self.in_vain < count || self.are_kept;
             let floor = if is_first_round { engine.ledger.eviction.share(scope, count) } else { 0 };
             let (mut freed, most) = (false, searches_of(&held, scope));
             while bytes_in(&held, scope) > floor && goes_on() {
@@ -239,7 +260,7 @@ impl Evicting {
             }
             engine.ledger.release(slot, shard, held);
             if freed {
-                self.in_vain = 0;
+                (self.in_vain, self.are_kept) = (0, false);
             }
             if self.searched > 0 && !goes_on() {
                 // It goes on here.

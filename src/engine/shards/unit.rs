@@ -52,6 +52,11 @@ impl Shards {
         self.unit.depth.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether one is open at this moment, for a thread that finds a token taken.
+    pub(in crate::engine) fn is_unit_open(&self) -> bool {
+        self.unit.depth.load(Ordering::Relaxed) > 0
+    }
+
     /// The number of the open unit, which grows; 0 if none is open.
     pub(in crate::engine) fn unit_number(&self, locked: Locked<'_>) -> u64 {
         if self.is_in_unit(locked) { self.unit.number.load(Ordering::Relaxed) } else { 0 }

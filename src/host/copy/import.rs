@@ -89,16 +89,14 @@ unsafe extern "C" fn on_scanned(
         if expire_at.is_some_and(|at| at < found.now) {
             return; // Expired for any reader.
         }
-        match api!(RedisModule_KeyType)(key) {
-            raw::REDISMODULE_KEYTYPE_STRING => {}
-            raw::REDISMODULE_KEYTYPE_HASH => return found.hashes.push((name.hold(), expire_at)),
-            _ => {
-                found.other_types += 1;
-                return;
-            }
-        }
         let len = api!(RedisModule_ValueLength)(key);
-        found.strings.push((name.hold(), expire_at, len));
+        match api!(RedisModule_KeyType)(key) {
+            raw::REDISMODULE_KEYTYPE_STRING => found.strings.push((name.hold(), expire_at, len)),
+            // Valkey's COPY makes it of a hash whose fields have all expired. It cannot be dumped.
+            raw::REDISMODULE_KEYTYPE_HASH if len == 0 => {}
+            raw::REDISMODULE_KEYTYPE_HASH => found.hashes.push((name.hold(), expire_at)),
+            _ => found.other_types += 1,
+        }
     });
 }
 

@@ -7,13 +7,14 @@
 //!                                                    every second, all users
 //! ```
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use midi_module_api as raw;
 use parking_lot::Mutex;
 
-use super::super::api::client_flags;
+use super::super::api::{Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::super::state::{Flag, part};
@@ -36,6 +37,8 @@ part! {
         /// The client that was last found outside a transaction, if nobody has sent MULTI since;
         /// else 0, which no client has. To ask the host costs as much as a short command.
         outside: AtomicU64 = AtomicU64::new(0),
+        /// How many ACL DELUSER and ACL LOAD had succeeded when they were last counted.
+        removals: AtomicU64 = AtomicU64::new(0),
         /// When all users were last read.
         last_of_all: Mutex<Option<Instant>> = Mutex::new(None),
     }
@@ -140,6 +143,19 @@ impl Changes {
     pub fn take(&self) -> Option<Touched> {
         self.any_touched.set(false);
         self.touched.lock().take()
+    }
+
+    /// Whether an ACL DELUSER or ACL LOAD has succeeded since this was last asked. Any client can
+    /// send one that is refused.
+    pub fn have_removed(&self, ctx: Ctx<'_>) -> bool {
+        let stats = ctx.info(c"commandstats");
+        let succeeded = |field: &CStr| {
+            let counts = stats.calls(field);
+            counts.executed.saturating_sub(counts.failed)
+        };
+        let now = succeeded(c"cmdstat_acl|deluser") + succeeded(c"cmdstat_acl|load");
+        // CONFIG RESETSTAT takes both back to 0.
+        self.removals.swap(now, Ordering::Relaxed) != now
     }
 
     /// Whether it is time to read all users. If so, not again for a second.

@@ -18,12 +18,13 @@ mod known;
 mod text;
 mod touched;
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use super::api::Ctx;
 use super::context::Filtered;
 use super::instance::instance;
-use crate::engine::{Call, Locked, User};
+use crate::engine::{Call, DEFAULT_USER, Locked, User};
 use at_door::AtDoor;
 use changes::Changes;
 use known::{Known, Seen, default_is_open};
@@ -157,7 +158,13 @@ impl Users {
     fn look_at(&self, locked: Locked<'_>, touched: &Touched, must_tell: bool) {
         let engine = &instance().engine;
         if self.known.forget_changed(locked, touched.names()) || must_tell {
-            let replaced = |name: &[u8]| touched.change(name) == Some(UserChange::Replaced);
+            let have_removed = LazyCell::new(|| self.changes.have_removed(instance().ctx(locked)));
+            // The host never removes the default user, nor its clients.
+            let replaced = |name: &[u8]| {
+                name != DEFAULT_USER
+                    && touched.change(name) == Some(UserChange::Replaced)
+                    && *have_removed
+            };
             let look = |name: &[u8]| self.look(locked, name);
             engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
             self.at_door.users_may_change(locked);

@@ -42,8 +42,9 @@ impl Ballast {
         }
     }
 
+    /// Makes it as large as what is in use to within a block.
     #[cold]
-    fn adjust(&mut self, used: usize) {
+    pub(super) fn adjust(&mut self, used: usize) {
         let blocks = used.div_ceil(BLOCK_BYTES);
         while self.blocks.len() > blocks {
             // SAFETY: `block` gave it, and nothing uses it.

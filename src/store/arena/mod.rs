@@ -166,6 +166,16 @@ pub fn give_up_chunks() -> bool {
     any
 }
 
+/// Has the host count what is in use in each arena to within a quarter of a MiB, instead of half of
+/// one.
+pub fn count_exactly() {
+    for arena in &ALL[..THREADS.load(Relaxed).min(ARENAS)] {
+        if let Some(entered) = arena.try_enter() {
+            entered.slots.count_exactly(arena);
+        }
+    }
+}
+
 /// Any arena that is not busy. There are more of them than threads.
 #[cold]
 fn enter_another() -> Entered<'static> {

@@ -204,6 +204,11 @@ impl Slots {
         self.ballast.follow(used);
     }
 
+    /// Has the host count what is in use to within a block.
+    pub(super) fn count_exactly(&mut self, arena: &Arena) {
+        self.ballast.adjust(arena.counts.used.load(Relaxed));
+    }
+
     fn add_span(&mut self, slot_bytes: usize, arena: &'static Arena) {
         // Four units for larger slots, so that what is left over at the end is little.
         let units = if slot_bytes <= MAX_SMALL { 1 } else { 4 };
