@@ -78,6 +78,8 @@ pub use users::{
 pub use crate::sync::{Held, Inbox, Left, Locked, OnlyThread, Pushed, Released, StopFlag, Token};
 pub use crate::sync::{Waiting, WaitingRoom, Waker, Watermark};
 
+use std::sync::atomic::Ordering;
+
 use dispatch::Batch;
 
 /// The keyspace, its workers and its counters.
@@ -140,6 +142,14 @@ impl Engine {
     #[inline]
     pub fn settings(&self) -> &Settings {
         &self.context().settings
+    }
+
+    /// The host has crashed, and is about to test all memory, which changes it for a moment: the
+    /// workers end their turns and touch none any more. Takes no lock, for the handler of a signal.
+    pub fn end_in_crash(&self) {
+        self.context().is_crashing.store(true, Ordering::Relaxed);
+        self.shards().stop_for_good();
+        self.context().wake_ports();
     }
 
     /// The current reasons to let no commands through, or no writes.

@@ -2,7 +2,8 @@
 //! queued ones, and long ones.
 //!
 //! While a port is open, the flags are read in every turn of the main loop, and so before a client
-//! of the host door has the reply to what changed them (REPLICAOF, CLIENT PAUSE). INFO and CONFIG
+//! of the host door has the reply to what changed them (REPLICAOF, CLIENT PAUSE); but from Redis 8
+//! on a thread of the host may have sent it (`io-threads`). INFO and CONFIG
 //! cost more: they are read at every cron tick, and in a turn in which something may have changed
 //! them. So news that the host itself gets in its cron (the end of a BGSAVE, replicas that lag) is
 //! no older here than there.

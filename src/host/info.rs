@@ -12,6 +12,7 @@ use super::instance::instance;
 use super::{PANICS, PREFIX, guarded, kept};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine, Gates};
+use crate::limits::WORKERS_END_IN_CRASH;
 use crate::store::arena_usage;
 
 /// Takes sections and their fields, in order.
@@ -232,10 +233,12 @@ fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
 
 /// Adds midi's sections to the host's INFO.
 pub unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
-    // After a crash no lock may be taken, and the counters are of little use.
     if for_crash_report == 0 {
-        guarded((), || write_sections(&instance().engine, &mut HostInfo(info)));
+        return guarded((), || write_sections(&instance().engine, &mut HostInfo(info)));
     }
+    // No lock may be taken now, and the counters are of little use. The host tests memory next.
+    instance().engine.end_in_crash();
+    std::thread::sleep(WORKERS_END_IN_CRASH);
 }
 
 struct HostInfo(*mut raw::RedisModuleInfoCtx);

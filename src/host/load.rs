@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{self, Path};
 use std::sync::Arc;
 
 use midi_module_api as raw;
@@ -159,9 +160,17 @@ fn counted(number: usize, what: &str) -> String {
 /// A port is to have the host's `unixsocket`.
 fn check_sockets(ctx: Ctx<'_>, ports: &PortConfig) -> Result<(), String> {
     let text = ctx.config_text(c"unixsocket").unwrap_or_default();
-    let of_host = path::absolute(OsStr::from_bytes(&text)).ok();
+    // The file need not be there yet, and its folder may have several names. To be asked for one of
+    // them, libc allocates: by another allocator than the one with which a module would free it,
+    // where the host is linked to one of its own.
+    let place = |path: &Path| {
+        let path = path::absolute(path).ok()?;
+        let folder = path.parent()?.metadata().ok()?;
+        Some((folder.dev(), folder.ino(), path.file_name()?.to_owned()))
+    };
+    let of_host = place(Path::new(OsStr::from_bytes(&text)));
     let same = ports.listeners.iter().find(|row| match &row.at {
-        ListenAt::Unix { path, .. } => of_host.is_some() && path::absolute(path).ok() == of_host,
+        ListenAt::Unix { path, .. } => of_host.is_some() && place(Path::new(path)) == of_host,
         ListenAt::Tcp { .. } => false,
     });
     match same {

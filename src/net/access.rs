@@ -1,5 +1,6 @@
 //! What a connection's commands may do, whatever its protocol: the rights of its user.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +15,9 @@ pub struct SessionAccess {
     /// The epoch of the list of users when the user was looked up; [`UNSETTLED`] if the list was
     /// about to change.
     epoch: u64,
+    /// Nobody has logged in, and whether the user needs no password was asked while the list was
+    /// about to change.
+    is_guess: bool,
     /// The database.
     pub db: u32,
     /// Commands run here and now: no SAFEMODE.
@@ -49,7 +53,8 @@ impl SessionAccess {
     /// Of a new connection.
     pub fn new(engine: &Engine, client: &Client) -> Self {
         let plain = !engine.config().safemode;
-        let mut access = SessionAccess { user: None, epoch: UNSETTLED, db: 0, plain };
+        let mut access =
+            SessionAccess { user: None, epoch: UNSETTLED, is_guess: true, db: 0, plain };
         access.be_nobody(engine, client);
         access
     }
@@ -58,6 +63,7 @@ impl SessionAccess {
     pub fn be_nobody(&mut self, engine: &Engine, client: &Client) {
         let users = &engine.users;
         self.epoch = settled(users.epoch());
+        self.is_guess = self.epoch == UNSETTLED;
         self.user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
         client.names.lock().user = DEFAULT_USER.to_vec();
     }
@@ -106,6 +112,9 @@ impl SessionAccess {
             return UserState::Unknown;
         }
         self.epoch = epoch;
+        if take(&mut self.is_guess) {
+            self.user = None;
+        }
         match self.user.take() {
             // No login is needed any more.
             None if engine.users.default_is_open() => self.user = engine.users.find(DEFAULT_USER),
@@ -124,6 +133,7 @@ impl SessionAccess {
     pub fn log_in(&mut self, user: Arc<User>, epoch: u64, client: &Client) {
         client.names.lock().user = user.name.to_vec();
         self.user = Some(user);
+        self.is_guess = false;
         self.epoch = settled(epoch);
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::replicas::{is_master, must_become_equal, wait_for_role};
 use crate::common::{
-    Builder, Client, Mode, Random, Server, Value, at_once, redis_server, skip, wait_until,
+    Builder, Client, Mode, Random, Server, StopAtEnd, Value, at_once, redis_server, skip,
+    wait_until,
 };
 
 /// The slot of `{bar}`, which is the first node's.
@@ -389,7 +390,13 @@ fn has_migration(node: &Server) -> bool {
 
 fn migrate(to: &Server) {
     let mut client = to.client();
-    let task = client.run(&format!("CLUSTER MIGRATION IMPORT {SLOT} {SLOT}")).text();
+    // The node may not have heard yet whose the slot is.
+    let mut task = Value::Null;
+    wait_until("the slot begins to move", || {
+        task = client.run(&format!("CLUSTER MIGRATION IMPORT {SLOT} {SLOT}"));
+        !task.is_error()
+    });
+    let task = task.text();
     wait_until("the slot has moved", || {
         let status = client.run(&format!("CLUSTER MIGRATION STATUS ID {task}"));
         format!("{status:?}").contains("completed")
@@ -493,10 +500,10 @@ fn what_a_migration_brings_is_logged_once() {
                     assert!(client.run("CLIENT PAUSE x").is_error());
                 }
             });
+            let _stop = StopAtEnd(stop);
             for round in 0..3 {
                 migrate(&nodes[1 - round % 2]);
             }
-            stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(keys_in_slot(&nodes[1]), 4);
         let digest = nodes[1].client().run("MIDI.KEYSPACEDIGEST");

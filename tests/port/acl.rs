@@ -374,6 +374,24 @@ fn a_refused_deluser_ends_no_session() {
     }
 }
 
+/// From Redis 8 on another thread may answer before midi has read the users again.
+#[test]
+fn who_comes_while_a_password_is_set_needs_it() {
+    let ported = Ported::start(Builder::new().config("io-threads 4"));
+    let mut admin = ported.host();
+    for round in 0..40 {
+        let change = ["CONFIG SET requirepass s", "ACL SETUSER default resetpass >s"][round % 2];
+        admin.ok(&format!("{change}{round}"));
+        let mut client = ported.client();
+        for _ in 0..2 {
+            let reply = client.run("SET k v").text();
+            assert!(reply.starts_with("NOAUTH"), "{round}: {reply}");
+        }
+        admin.ok("ACL SETUSER default nopass");
+        wait_until("anybody may come", || ported.client().run("GET k").is_null());
+    }
+}
+
 /// Hosts differ in which sessions ACL LOAD ends.
 #[test]
 fn acl_load_is_seen() {

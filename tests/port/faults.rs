@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{
-    Client, Mode, Random, Server, Value, at_once, beside, encoded, skip, text, wait_until,
+    Builder, Client, Mode, Random, Server, Value, at_once, beside, encoded, skip, text, wait_until,
 };
 
 const MIB: usize = 1 << 20;
@@ -605,4 +605,30 @@ fn a_job_ends_with_a_client_that_has_left_already() {
         });
         assert!(other.run("DBSIZE").integer() < KEYS);
     }
+}
+
+/// The host tests all memory before it ends, and changes it meanwhile.
+#[test]
+fn after_a_crash_nobody_is_served() {
+    let mut server = Builder::new().with_port().start();
+    let mut admin = server.client();
+    admin.ok("MIDI.POPULATE 200000 p 100");
+    let gets: Vec<u8> = (0..50).flat_map(|key| encoded(&["GET", &format!("p:{key}")])).collect();
+    let length = server.midi_client().run("GET p:7").text().len();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (gets, mut client) = (&gets, server.midi_client());
+            scope.spawn(move || {
+                while client.try_send(gets).is_ok() {
+                    for _ in 0..50 {
+                        let Ok(reply) = client.try_read() else { return };
+                        assert_eq!(reply.text().len(), length);
+                    }
+                }
+            });
+        }
+        admin.send_line("DEBUG SEGFAULT");
+        server.wait_for_exit();
+    });
+    assert!(server.log().contains("BUG REPORT END"));
 }

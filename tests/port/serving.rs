@@ -196,7 +196,16 @@ fn a_unix_socket_replaces_no_other_file_and_none_that_is_in_use() {
         let both = here(&both);
         let ours = Builder::new().load(&format!("{setting} {both}"));
         let log = ours.config(format!("unixsocket {both}")).try_start().err();
-        assert!(log.is_some_and(|log| log.contains("the server listens there itself")));
+        assert!(
+            log.as_ref().is_some_and(|log| log.contains("the server listens there itself")),
+            "{log:?}"
+        );
+        let folder = both.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let again =
+            both.replace(folder, &format!("{folder}/../{}", folder.trim_start_matches('/')));
+        let other = Builder::new().load(&format!("{setting} {again}"));
+        let log = other.config(format!("unixsocket {both}")).try_start().err();
+        assert!(log.is_some_and(|log| log.contains("the server listens there itself")), "{again}");
     }
     for path in [file, used, both] {
         let _ = std::fs::remove_file(path);

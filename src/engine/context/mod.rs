@@ -8,7 +8,8 @@ mod port;
 mod settings;
 mod workers;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub use host::{Host, RunScript, ScriptCaller, ScriptReply};
 pub use main::{ForMain, MainInbox, MainTask};
@@ -38,6 +39,8 @@ pub struct Context {
     pub workers: Workers<Message>,
     /// The host and the ports.
     pub outside: Outside,
+    /// The process is about to end: see [`Engine::end_in_crash`](super::Engine::end_in_crash).
+    pub(super) is_crashing: AtomicBool,
 }
 
 impl Context {
@@ -57,7 +60,13 @@ impl Context {
             main: MainInbox::default(),
             workers: Workers::new(config.workers, first_descriptor)?,
             outside: Outside::new(wake_main),
+            is_crashing: AtomicBool::new(false),
         })
+    }
+
+    /// How long a worker rests that finds all shards stopped: `nap`, or for good.
+    pub(super) fn rest(&self, nap: Duration) -> Duration {
+        if self.is_crashing.load(Ordering::Relaxed) { Duration::MAX } else { nap }
     }
 
     /// Leaves a message for the main thread.

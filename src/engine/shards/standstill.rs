@@ -25,6 +25,11 @@ impl Shards {
         standstill
     }
 
+    /// Stops all shards for good, without a wait: the process is about to end.
+    pub(in crate::engine) fn stop_for_good(&self) {
+        self.stop.raise();
+    }
+
     /// Whether no token can be had.
     #[inline]
     pub(in crate::engine) fn are_stopped(&self) -> bool {

@@ -75,8 +75,9 @@ pub fn may_come_back(slot: Option<u16>) {
 
 /// The host gets keys for these slots: keys that come from now on are not to be removed. Those that
 /// are there already, from before or of an attempt that failed, are removed here and now.
-pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
+pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16> + Clone) {
     let (engine, mut known) = (&instance().engine, instance().slots.known.lock());
+    known.have_come(slots.clone());
     if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
         return;
     }
@@ -88,6 +89,21 @@ pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
     known.are_of_another(slots.iter().copied());
     known.lost.retain(|slot| !slots.contains(slot));
     engine.ledger.slots.lose(&known.lost);
+}
+
+/// A migration has brought these slots' keys, and the slots.
+pub fn have_come(slots: impl Iterator<Item = u16>) {
+    instance().slots.known.lock().have_come(slots);
+}
+
+/// A migration has brought keys of these slots, and not the slots. The host trims only slots in
+/// which it has keys itself, and nothing if this node fails over first: so it is not waited for.
+pub fn came_in_vain(slots: impl Iterator<Item = u16>) {
+    let mut known = instance().slots.known.lock();
+    known.left_over.extend(slots);
+    // It may get them in another way by now.
+    known.is_doubted = true;
+    instance().slots.may_change.set(true);
 }
 
 /// Another node has taken these slots: writes that still come for them are refused. The host will
@@ -118,6 +134,10 @@ impl SlotOwners {
         }
     }
 
+    fn have_come(&mut self, slots: impl Iterator<Item = u16>) {
+        slots.for_each(|slot| _ = self.left_over.remove(&slot));
+    }
+
     /// An event has said so: the next look finds no change.
     fn are_of_another(&mut self, slots: impl Iterator<Item = u16>) {
         if let Some(owners) = &mut self.owners {
@@ -131,10 +151,11 @@ impl SlotOwners {
             let before = self.owners.as_ref().map(|before| before[usize::from(slot)]);
             if *owner != Owner::Another {
                 self.lost.remove(&slot);
-            } else if before == Some(Owner::Me) {
+            } else if before == Some(Owner::Me) || self.left_over.contains(&slot) {
                 self.lost.insert(slot);
             }
         }
+        self.left_over.clear();
         self.owners = Some(owners);
         if std::mem::take(&mut self.is_doubted) {
             match importing(ctx) {

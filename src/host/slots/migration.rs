@@ -62,9 +62,13 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
             instance().slots.coming.set(true);
             lost::comes_back(ctx, each_of(&slots));
         }
-        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_FAILED
-        | raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => {
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_FAILED => {
             instance().slots.coming.set(false);
+            lost::came_in_vain(each_of(&slots));
+        }
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => {
+            instance().slots.coming.set(false);
+            lost::have_come(each_of(&slots));
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => {
             instance().slots.leaving.set(true);

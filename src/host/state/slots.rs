@@ -32,6 +32,9 @@ pub struct SlotOwners {
     pub owners: Option<Vec<Owner>>,
     /// Those that another master has taken from this node since it was started.
     pub lost: BTreeSet<u16>,
+    /// Those of which a migration that failed may have left keys here. Kept on a replica, too: it
+    /// may become a master.
+    pub left_over: BTreeSet<u16>,
     /// Some of these may have come back since the last look.
     pub is_doubted: bool,
     /// When the next look is due, and when it may be at the earliest.
