@@ -104,12 +104,12 @@ pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
 pub fn in_all_modes_and_protocols(body: impl Fn(&mut Twin)) {
     let is_brief = std::env::var_os("MIDI_BRIEF").is_some();
     in_all_modes(|mode, server| {
-        let left_out = match mode {
-            Mode::Pool if is_brief => Some(true),
-            Mode::Safe if is_brief => Some(false),
-            _ => None,
+        let with_resp3: &[bool] = match mode {
+            Mode::Pool if is_brief => &[false],
+            Mode::Safe if is_brief => &[true],
+            _ => &[false, true],
         };
-        for resp3 in [false, true].into_iter().filter(|resp3| left_out != Some(*resp3)) {
+        for &resp3 in with_resp3 {
             let client = server.client();
             let client = if resp3 { client.resp3() } else { client };
             let twin = &mut Twin::new(client);

@@ -350,19 +350,20 @@ fn add(cx: &mut OneKey<'_>, mode: u8, old: Traits) -> Result<&'static str, Error
 /// `mc-md key flags`.
 fn delete(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let flags = flags_of(cx, 2)?;
-    let code = if ![b'C', b'x', b'I'].into_iter().any(|flag| flags.has(flag)) {
+    let removes = !flags.has(b'x') && !flags.has(b'I');
+    let code = if removes && !flags.has(b'C') {
         // Values of all types.
         if cx.delete() { "HD" } else { "NF" }
     } else {
         match cx.string()?.map(|value| value.traits()) {
             None => "NF",
             Some(old) if flags.has(b'C') && (old.number == 0 || old.number != flags.number) => "EX",
-            Some(old) if flags.has(b'x') || flags.has(b'I') => {
-                invalidate(cx, &flags, old);
-                "HD"
-            }
-            Some(_) => {
-                cx.delete();
+            Some(old) => {
+                if removes {
+                    cx.delete();
+                } else {
+                    invalidate(cx, &flags, old);
+                }
                 "HD"
             }
         }

@@ -153,11 +153,16 @@ pub(super) unsafe fn relocate(block: NonNull<u8>, bytes: usize) -> Option<NonNul
     Some(other)
 }
 
+/// The arenas that threads have had so far.
+fn in_use() -> &'static [CachePadded<Arena>] {
+    &ALL[..THREADS.load(Relaxed).min(ARENAS)]
+}
+
 /// Has all arenas give up the chunks that they have too many of. True if there are chunks to be
 /// emptied, perhaps from an earlier time.
 pub fn give_up_chunks() -> bool {
     let mut any = false;
-    for arena in &ALL[..THREADS.load(Relaxed).min(ARENAS)] {
+    for arena in in_use() {
         // A busy one is asked again the next time.
         if let Some(entered) = arena.try_enter() {
             any |= entered.slots.give_up_chunks();
@@ -169,7 +174,7 @@ pub fn give_up_chunks() -> bool {
 /// Has the host count what is in use in each arena to within a quarter of a MiB, instead of half of
 /// one.
 pub fn count_exactly() {
-    for arena in &ALL[..THREADS.load(Relaxed).min(ARENAS)] {
+    for arena in in_use() {
         if let Some(entered) = arena.try_enter() {
             entered.slots.count_exactly(arena);
         }
@@ -196,7 +201,7 @@ fn layout(bytes: usize) -> Layout {
 /// The memory of all arenas.
 pub fn usage() -> ArenaUsage {
     let mut all = ArenaUsage::default();
-    for arena in &ALL[..THREADS.load(Relaxed).min(ARENAS)] {
+    for arena in in_use() {
         all.used += arena.counts.used.load(Relaxed);
         all.mapped += arena.counts.chunks.load(Relaxed) * system::CHUNK_BYTES;
         all.huge += arena.counts.huge.load(Relaxed) * system::CHUNK_BYTES;
