@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::payload::{HashWriter, PackedHash, PayloadField, Restored, WrittenHash, read_payload};
 use super::{
     Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
-    OneKey, Reply, Run,
+    Long, LongKeys, OneKey, Reply, Run,
 };
 use super::{arg, payload, tips, word};
 use crate::limits::{LISTPACK_TEXT_BYTES, PACKED_HASH_BYTES};
-use crate::store::{FieldRef, Fields, Type, UnixMs, Value};
+use crate::store::{EntryRef, FieldRef, Fields, Type, UnixMs, Value, WrongType};
 
 pub(super) static DUMP: Command = Command {
     name: "dump",
@@ -23,6 +23,7 @@ pub(super) static DUMP: Command = Command {
         complexity: "O(N), N being the length of the value",
         args: &[arg("key", ArgKind::Key)],
     },
+    long: Long::FoundAlone(LongKeys::Dump),
     action: Action::OneKey(Run::Read(dump)),
     ..Command::on_keys(Flags { readonly: true, ..Flags::NONE })
 };
@@ -57,13 +58,71 @@ fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     };
     // Checked before the work, because packing takes longer than replying.
-    cx.limits.reply(entry.weight())?;
+    let weight = entry.weight();
     if entry.value_type() == Type::Hash {
-        reply.bulk(&payload_of_hash(Fields::of(entry)?, cx.limits));
+        let fields = Fields::of(entry)?;
+        if cx.reads_long(fields.len()) {
+            return Err(Error::LongWork);
+        }
+        cx.limits.reply(weight)?;
+        reply.bulk(&payload_of_hash(fields, cx.limits));
     } else {
+        cx.limits.reply(weight)?;
         reply.bulk(&payload::of(entry.string()?.bytes()));
     }
     Ok(())
+}
+
+/// What DUMP says of a key, made a few fields at a time.
+#[derive(Default)]
+pub enum Dumped {
+    /// There is no such key.
+    #[default]
+    Nothing,
+    /// The payload of a hash, as far as its fields have been added.
+    Hash(HashWriter),
+    /// The payload of another value.
+    Other(Vec<u8>),
+}
+
+impl Dumped {
+    /// Of a hash that has these fields, which are added next.
+    pub fn begin(fields: Fields<'_>, limits: &Limits) -> Self {
+        Dumped::Hash(hash_writer(fields, limits))
+    }
+
+    /// Of a value that is no hash.
+    ///
+    /// # Errors
+    /// [`WrongType`] if there is no payload of this type.
+    pub fn of_other(entry: EntryRef<'_>) -> Result<Self, WrongType> {
+        Ok(Dumped::Other(payload::of(entry.string()?.bytes())))
+    }
+
+    /// Adds a field.
+    pub fn add(&mut self, field: FieldRef<'_>) {
+        if let Dumped::Hash(writer) = self {
+            writer.add(field.name, field.value, field.expire_at);
+        }
+    }
+
+    /// How many bytes the payload has so far.
+    pub fn written(&self) -> usize {
+        match self {
+            Dumped::Nothing => 0,
+            Dumped::Hash(writer) => writer.written(),
+            Dumped::Other(payload) => payload.len(),
+        }
+    }
+
+    /// The payload.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        match self {
+            Dumped::Nothing => None,
+            Dumped::Hash(writer) => Some(writer.finish()),
+            Dumped::Other(payload) => Some(payload),
+        }
+    }
 }
 
 /// Whether the host is Valkey, which has another form of a hash with fields that expire.
@@ -77,13 +136,20 @@ pub fn dump_as_valkey() {
 
 /// The payload of a hash, as the host's DUMP writes it.
 pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
-    let (count, least_due) = (fields.len(), fields.iter().filter_map(|it| it.expire_at).min());
+    let mut writer = hash_writer(fields, limits);
+    fields.iter().for_each(|it| writer.add(it.name, it.value, it.expire_at));
+    writer.finish()
+}
+
+/// Writes these fields, which it gets next, in the form in which the host's DUMP writes a hash.
+fn hash_writer(fields: Fields<'_>, limits: &Limits) -> HashWriter {
+    let count = fields.len();
     // Hosts write longer ones in different ways.
     let longest = limits.listpack_value.min(LISTPACK_TEXT_BYTES);
     // A listpack adds at most ten bytes to a name and to a value. No host keeps a longer one.
     let bytes = |it: FieldRef<'_>| it.name.len() + it.value.len() + 20;
     let is_too_long = || fields.iter().map(bytes).sum::<usize>() > PACKED_HASH_BYTES - 8;
-    let form = match least_due {
+    let form = match fields.least_due() {
         Some(_) if IS_VALKEY.load(Ordering::Relaxed) => WrittenHash::ValkeyDueTable(count),
         Some(at) => WrittenHash::RedisDueTable { fields: count, least_due: at.max(0) },
         None if fields.is_above(limits.listpack_entries, longest) || is_too_long() => {
@@ -91,9 +157,7 @@ pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
         }
         None => WrittenHash::Listpack,
     };
-    let mut writer = HashWriter::new(form);
-    fields.iter().for_each(|it| writer.add(it.name, it.value, it.expire_at));
-    writer.finish()
+    HashWriter::new(form)
 }
 
 /// The hash in a payload.

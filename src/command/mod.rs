@@ -59,7 +59,7 @@ pub use action::{
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
-pub use dump::{dump_as_valkey, payload_of_hash, unpacked_hash};
+pub use dump::{Dumped, dump_as_valkey, payload_of_hash, unpacked_hash};
 pub use error::{Error, IncrexNumber};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;
@@ -101,7 +101,7 @@ use keys::ByOptions;
 use row::{Subcommands, has_many_keys};
 use spec::tips;
 
-use crate::limits::{MGET_BYTES_AT_ONCE, TOUCHED_PER_REPLIED};
+use crate::limits::{LONG_READ_FIELDS, MGET_BYTES_AT_ONCE, TOUCHED_PER_REPLIED};
 use crate::store::{Edit, EntryRef, Now};
 
 /// The limits of a command. All are settings; see `limits.rs`.
@@ -217,6 +217,14 @@ impl<'a> OneKey<'a> {
     #[inline]
     fn now(&self) -> &'a Now {
         self.key.now()
+    }
+
+    /// Whether to read all fields of the key's hash, which has so many, is long work that can
+    /// become a job.
+    fn reads_long(&self, fields: usize) -> bool {
+        let bytes = || self.key.read().map_or(0, |entry| entry.weight());
+        self.limits.may_be_job()
+            && (fields > LONG_READ_FIELDS || bytes() > self.limits.max_bytes_at_once)
     }
 
     /// Notes a change of the key.

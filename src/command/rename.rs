@@ -4,10 +4,10 @@ use arrayvec::ArrayVec;
 
 use super::record::Record;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
+    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, Limits,
     LoggedAs, LooksUp, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
 };
-use crate::store::{Edit, Entry};
+use crate::store::{Edit, Entry, Type};
 
 const RENAMED: &[Arg] = &[arg("key", ArgKind::Key), arg("newkey", ArgKind::SecondKey)];
 
@@ -140,8 +140,9 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Err(Error::SameObject);
     }
     cx.limits.key(to.key)?;
-    let copy = cx.at(from).copy_apart(to.key);
-    let entry = copy.filter(|_| options.replace || !cx.at(to).is_there());
+    let limits = cx.limits;
+    let is_wanted = cx.at(from).is_there() && (options.replace || !cx.at(to).is_there());
+    let entry = if is_wanted { copy_of(&cx.at(from), to.key, limits)? } else { None };
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
         entry.take_copys_memory();
@@ -149,6 +150,13 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         cx.events.note_in(to.number, to.db, Event::COPY_TO);
     }
     Ok(())
+}
+
+/// A copy of the key under another name. A large hash is for a worker, like a large reply.
+fn copy_of(from: &Edit<'_>, name: &[u8], limits: &Limits) -> Result<Option<Entry>, Error> {
+    let hash = from.read().filter(|entry| entry.value_type() == Type::Hash);
+    limits.reply(hash.map_or(0, |entry| entry.weight()))?;
+    Ok(from.copy_apart(name))
 }
 
 fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

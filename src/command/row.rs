@@ -313,6 +313,8 @@ pub enum LongKeys {
     Lcs,
     /// MGET of large values.
     Mget,
+    /// DUMP of a hash that has many fields.
+    Dump,
     /// These parts of all fields of a hash that has many.
     Fields(FieldParts),
 }

@@ -53,8 +53,8 @@ pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, Together, WaitsFor, Watching};
 pub use error_counts::ErrorCounts;
 pub use jobs::{
-    Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task, Work, free_later,
-    long_work, remove_lost_keys, remove_lost_keys_now, without_reply,
+    FieldSink, FieldsReader, Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task,
+    Work, free_later, long_work, remove_lost_keys, remove_lost_keys_now, without_reply,
 };
 pub use ledger::{
     Admission, Books, ChangedBy, Counted, CountedCommand, Gate, Gates, Intent, Ledger, Limit, Log,

@@ -13,9 +13,12 @@ pub const SMALL_HASH_ELEMENT_BYTES: usize = 255;
 /// A hash with no more fields than this is freed at once, by whoever drops it.
 pub const FREED_AT_ONCE_FIELDS: usize = 256;
 
-/// Reading all fields of a hash with more of them (HGETALL, HKEYS, HVALS) is a job: so many take
-/// some 50 µs, as long as a slice of one.
+/// Reading all fields of a hash with more of them (HGETALL, DUMP and the like) is a job: so many
+/// take some 50 µs, as long as a slice of one.
 pub const LONG_READ_FIELDS: usize = 1000;
+
+/// MIDI.EXPORT reads a hash that takes more memory than this a few fields at a time, in bytes.
+pub const EXPORTED_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// HSCAN looks at about this many fields in a call, whatever its COUNT: so many take about a
 /// millisecond, on the main thread, too.

@@ -4,6 +4,7 @@
 
 use crate::common::{
     Client, Mode, Random, Server, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols,
+    words,
 };
 
 /// The values of both keyspaces under a few names, in a few databases.
@@ -320,5 +321,29 @@ fn the_books_stay_right_beside_moves() {
             sum += listed;
         }
         assert_eq!(sum, 500);
+    }
+}
+
+/// The main thread would be busy with it for long.
+#[test]
+fn a_worker_copies_a_large_hash() {
+    let server = Mode::Adaptive.server();
+    let mut client = server.client();
+    let mut set = words("MIDI.HSET h");
+    set.extend((0..5000).flat_map(|field| [format!("field:{field}").into_bytes(), b"v".to_vec()]));
+    assert_eq!(client.call(&set), Value::Integer(5000));
+    let queued = |client: &mut Client| client.info_number("midi_dispatch", "midi_queued");
+    let before = queued(&mut client);
+    assert_eq!(client.integer("MIDI.COPY h copy"), 1);
+    assert_eq!(queued(&mut client) - before, 1);
+    // Nothing is copied.
+    assert_eq!(client.integer("MIDI.COPY h copy"), 0);
+    assert_eq!(client.integer("MIDI.COPY nosuch copy REPLACE"), 0);
+    assert_eq!(queued(&mut client) - before, 1);
+    client.integer("MIDI.HSET h field:1 other");
+    client.pipeline(&["MULTI", "MIDI.COPY h whole", "EXEC"].map(words));
+    for (key, value) in [("copy", "v"), ("whole", "other")] {
+        assert_eq!(client.integer(&format!("MIDI.HLEN {key}")), 5000);
+        assert_eq!(client.run(&format!("MIDI.HGET {key} field:1")), Value::bulk(value));
     }
 }

@@ -1,5 +1,6 @@
-//! The promise: HGETALL, HKEYS and HVALS of a hash with very many fields answer it as it was at one
-//! moment, whatever becomes of it meanwhile. Others are served on both doors.
+//! The promise: HGETALL, HKEYS, HVALS and DUMP of a hash with very many fields answer it as it was
+//! at one moment, whatever becomes of it meanwhile, and so MIDI.EXPORT copies it. Others are served
+//! on both doors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,12 +47,25 @@ fn jobs(client: &mut Client, name: &str) -> Vec<i64> {
 /// Begins to read all of a hash, and waits until some of it has been read. On a very busy machine
 /// all may have been.
 pub fn begin(reader: &mut Client, prefix: &str, key: &str, other: &mut Client) {
-    reader.send(&encoded(&[format!("{prefix}HGETALL"), key.to_owned()]));
+    begin_with("hgetall", reader, prefix, key, other);
+}
+
+/// The same with this command.
+fn begin_with(command: &str, reader: &mut Client, prefix: &str, key: &str, other: &mut Client) {
+    reader.send(&encoded(&[format!("{prefix}{command}"), key.to_owned()]));
     wait_until("it reads", || {
-        let jobs = jobs(other, "hgetall");
+        let jobs = jobs(other, command);
         !jobs.is_empty() && jobs.iter().all(|&done| done > 0)
             || reader.has_reply_within(Duration::from_millis(1))
     });
+}
+
+/// The reply is the payload of the hash that [`fill_many`] made.
+#[track_caller]
+fn check_payload(reply: &Value, other: &mut Client) {
+    other.run("MIDI.DEL restored");
+    assert_eq!(other.call(&[&b"MIDI.RESTORE"[..], b"restored", b"0", reply.bytes()]), Value::ok());
+    check_whole(other.run("MIDI.HGETALL restored"));
 }
 
 /// The reply is all of the hash that [`fill_many`] made.
@@ -129,8 +143,16 @@ fn a_long_read_sees_one_moment() {
                     changed |= fields.len() > FIELDS;
                     let values = client.run(&format!("{prefix}HVALS h")).array();
                     assert_eq!(sum(&mut values.iter()), whole);
+                    let payload = client.run(&format!("{prefix}DUMP h"));
+                    let restore = format!("{prefix}RESTORE");
+                    let restore = [restore.as_bytes(), b"r", b"0", payload.bytes(), b"REPLACE"];
+                    assert_eq!(client.call(&restore), Value::ok());
+                    let values = client.run(&format!("{prefix}HVALS r")).array();
+                    assert_eq!(sum(&mut values.iter()), whole);
                 }
                 let mut host = ported.host();
+                host.run("MIDI.EXPORT h REPLACE");
+                assert_eq!(sum(&mut host.run("HVALS h").array().iter()), whole);
                 host.run("BGSAVE");
                 assert_eq!(
                     sum(&mut client.run(&format!("{prefix}HGETALL h")).map().values()),
@@ -146,26 +168,28 @@ fn a_long_read_sees_one_moment() {
     });
 }
 
+/// What becomes of the hash while it is read.
+const CHANGES: [&[&str]; 11] = [
+    &["DEL h"],
+    &["SET h text"],
+    &["UNLINK h", "HSET h field:1 1"],
+    &["RENAME h new", "HSET new field:1 1", "HSETNX new a b", "RENAME new h", "HSET h c d"],
+    &["RENAME small h", "HSET h field:1 1"],
+    &["COPY small h REPLACE", "HDEL h field:1"],
+    &["PEXPIRE h 1", "HSET h a b"],
+    &["MOVE h 3"],
+    &["SWAPDB 0 3", "HSET h field:1 1"],
+    &["FLUSHALL", "HSET h field:1 1"],
+    &["HEXPIRE h 1000 FIELDS 2 field:7 field:8", "HDEL h field:9 field:10"],
+];
+
 /// What becomes of the hash while it is read, or while a client takes its time with the reply,
 /// which is larger than what its connection holds. The reply shows nothing of it.
 #[test]
 fn the_reply_is_whole_whatever_becomes_of_the_key() {
     let ported = narrow("");
     let mut other = ported.host();
-    let cases = [
-        &["DEL h"][..],
-        &["SET h text"],
-        &["UNLINK h", "HSET h field:1 1"],
-        &["RENAME h new", "HSET new field:1 1", "HSETNX new a b", "RENAME new h", "HSET h c d"],
-        &["RENAME small h", "HSET h field:1 1"],
-        &["COPY small h REPLACE", "HDEL h field:1"],
-        &["PEXPIRE h 1", "HSET h a b"],
-        &["MOVE h 3"],
-        &["SWAPDB 0 3", "HSET h field:1 1"],
-        &["FLUSHALL", "HSET h field:1 1"],
-        &["HEXPIRE h 1000 FIELDS 2 field:7 field:8", "HDEL h field:9 field:10"],
-    ];
-    for (number, lines) in cases.into_iter().enumerate() {
+    for (number, lines) in CHANGES.into_iter().enumerate() {
         for (door, (mut reader, prefix)) in doors(&ported).into_iter().enumerate() {
             other.run("MIDI.FLUSHALL");
             fill_many(&mut other);
@@ -185,6 +209,24 @@ fn the_reply_is_whole_whatever_becomes_of_the_key() {
             }
             check_whole(reader.read());
         }
+    }
+}
+
+#[test]
+fn a_dump_is_whole_whatever_becomes_of_the_key() {
+    let ported = narrow("");
+    let mut other = ported.host();
+    for (number, lines) in CHANGES.into_iter().enumerate() {
+        let (mut reader, prefix) = doors(&ported).into_iter().nth(number % 2).expect("two doors");
+        other.run("MIDI.FLUSHALL");
+        fill_many(&mut other);
+        other.integer("MIDI.HSET small field:1 1 field:2 2");
+        begin_with("dump", &mut reader, prefix, "h", &mut ported.client());
+        for line in lines {
+            let reply = other.run(&format!("MIDI.{line}"));
+            assert!(!reply.is_error(), "{line}: {reply:?}");
+        }
+        check_payload(&reader.read(), &mut other);
     }
 }
 
@@ -260,6 +302,14 @@ fn a_reply_beyond_the_output_limit_closes_its_client() {
     assert!(reader.try_call(&["HGETALL", "h"]).is_err());
     let mut other = ported.client();
     assert_eq!(other.info_number("midi_net", "midi_net_closed_for_limits"), 1);
+    let (mut host, mut random) = (ported.host(), Random::new(1));
+    for field in 0..3000 {
+        // DUMP packs other values.
+        let value: Vec<u8> = (0..1000).map(|_| random.next() as u8).collect();
+        host.call(&[&b"MIDI.HSET"[..], b"dense", field.to_string().as_bytes(), &value]);
+    }
+    assert!(ported.client().try_call(&["DUMP", "dense"]).is_err());
+    assert_eq!(other.info_number("midi_net", "midi_net_closed_for_limits"), 2);
     fill(&mut ported.host(), "few", 5000, "5");
     assert_eq!(other.run("HGETALL few").map().len(), 5000);
 }
@@ -276,8 +326,9 @@ fn long_fields_are_read_by_a_job() {
         for (mut client, prefix) in doors(&ported) {
             let fields = client.run(&format!("{prefix}HGETALL h")).map();
             assert!(fields.len() == number + 1 && fields.values().all(|it| it.text() == value));
+            assert!(client.run(&format!("{prefix}DUMP h")).bytes().len() > 1000);
         }
-        let jobs = if number < 3 { 0 } else { doors(&ported).len() as i64 };
+        let jobs = if number < 3 { 0 } else { 2 * doors(&ported).len() as i64 };
         assert_eq!(started(&mut host) - before, jobs, "{number}");
     }
 }

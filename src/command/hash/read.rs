@@ -6,7 +6,6 @@ use crate::command::{
     Access, Action, Arg, Command, Error, Flags, Keys, Long, LongKeys, OneKey, Reply, Run, docs,
     tips,
 };
-use crate::limits::LONG_READ_FIELDS;
 use crate::store::FieldRef;
 
 type Read = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
@@ -133,9 +132,7 @@ fn list(cx: &OneKey<'_>, reply: &mut dyn Reply, parts: FieldParts) -> Result<(),
         parts.begin(reply, 0);
         return Ok(());
     };
-    let bytes = || cx.key.read().map_or(0, |entry| entry.weight());
-    let is_long = || fields.len() > LONG_READ_FIELDS || bytes() > cx.limits.max_bytes_at_once;
-    if cx.limits.may_be_job() && is_long() {
+    if cx.reads_long(fields.len()) {
         return Err(Error::LongWork);
     }
     if cx.limits.has_reply_limit() {

@@ -16,10 +16,11 @@ pub use text::{NumberText, PayloadText};
 
 use std::borrow::Cow;
 
-use crc::{CRC_64_REDIS, Crc, Table};
+use crc::{CRC_64_REDIS, Crc, Digest, Table};
 
 use super::lzf::Packer;
 use super::{Error, Limits};
+use crate::limits::CHUNK_BYTES;
 use hash::HashForm;
 use string::{PayloadReader, read_string, write_string};
 
@@ -51,9 +52,42 @@ pub(super) fn of(value: &[u8]) -> Vec<u8> {
 
 /// Adds the footer.
 fn seal(payload: &mut Vec<u8>, version: u16) {
-    payload.extend(version.to_le_bytes());
-    let crc = CRC.checksum(payload);
-    payload.extend(crc.to_le_bytes());
+    Checksum::default().seal(payload, version);
+}
+
+/// The checksum of a payload that grows.
+struct Checksum {
+    digest: Digest<'static, u64, Table<16>>,
+    /// How many bytes of the payload are in it.
+    bytes: usize,
+}
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Checksum { digest: CRC.digest(), bytes: 0 }
+    }
+}
+
+impl Checksum {
+    /// Takes in what the payload has gained, once that is worth a call: so there is little to do
+    /// at its end.
+    fn keep_up(&mut self, payload: &[u8]) {
+        if payload.len() - self.bytes >= CHUNK_BYTES {
+            self.add(payload);
+        }
+    }
+
+    fn add(&mut self, payload: &[u8]) {
+        self.digest.update(&payload[self.bytes..]);
+        self.bytes = payload.len();
+    }
+
+    /// Adds the footer.
+    fn seal(mut self, payload: &mut Vec<u8>, version: u16) {
+        payload.extend(version.to_le_bytes());
+        self.add(payload);
+        payload.extend(self.digest.finalize().to_le_bytes());
+    }
 }
 
 /// The value of a payload.

@@ -13,7 +13,10 @@ use crate::command::{Action, COMMANDS, Error, Long, OnAllKeys, Reply};
 use crate::engine::context::Settings;
 use crate::engine::slow_log::{CalledFrom, LoggedWords};
 
-pub use long::{ScanState, free_later, long_work, remove_lost_keys, remove_lost_keys_now};
+pub use long::{
+    FieldSink, FieldsReader, ScanState, free_later, long_work, remove_lost_keys,
+    remove_lost_keys_now,
+};
 pub(super) use long::{free_flushed, is_long};
 pub use work::{Part, Slice, Task, Work, without_reply};
 

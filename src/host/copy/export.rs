@@ -1,6 +1,7 @@
 //! MIDI.EXPORT: from midi into the host.
 
 use std::collections::VecDeque;
+use std::mem::{replace, take};
 use std::time::Instant;
 
 use midi_module_api as raw;
@@ -12,8 +13,9 @@ use super::super::rights::RightsNow;
 use super::job::{Asker, CopyState, Copying, start};
 use super::moves::Moving;
 use super::native;
-use crate::command::{Error, Transcript, payload_of_hash};
-use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
+use crate::command::{Dumped, Error, Transcript, payload_of_hash};
+use crate::engine::{Call, Engine, FieldsReader, Gate, Intent, Progress, Slice};
+use crate::limits::EXPORTED_AT_ONCE_BYTES;
 use crate::store::{EntryRef, Fields, SharedValue, Type, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
@@ -49,9 +51,18 @@ struct Export {
 
 struct Item {
     key: Vec<u8>,
-    /// `None` if it is to be read when it is put: if it is to be moved, its value counts at the
-    /// moment when it leaves midi.
-    found: Option<KeyCopy>,
+    found: GatheredValue,
+}
+
+/// The value of a key that goes to the host.
+enum GatheredValue {
+    /// It is read when it is put: if the key is to be moved, the value counts at the moment when it
+    /// leaves midi.
+    AtPut,
+    /// A hash with many fields, which are read a few at a time before it is put.
+    Fields(Box<(FieldsReader, Dumped)>),
+    /// It has been read.
+    Copy(KeyCopy),
 }
 
 /// The value and the expiry that a key had.
@@ -97,6 +108,28 @@ impl KeyCopy {
     }
 }
 
+impl GatheredValue {
+    /// Of a key that is to be copied, and about how many bytes the copy takes.
+    fn copied(db: u32, entry: EntryRef<'_>) -> Result<(Self, usize), WrongType> {
+        let weight = entry.weight();
+        if entry.value_type() == Type::Hash && weight > EXPORTED_AT_ONCE_BYTES {
+            let reading = (FieldsReader::new(db, entry.key()), Dumped::default());
+            return Ok((GatheredValue::Fields(Box::new(reading)), weight));
+        }
+        let copy = KeyCopy::of(entry)?;
+        let bytes = copy.bytes();
+        Ok((GatheredValue::Copy(copy), bytes))
+    }
+
+    /// Of a key that is to be moved.
+    fn moved(entry: EntryRef<'_>) -> Result<(Self, usize), WrongType> {
+        if entry.value_type() != Type::Hash {
+            entry.string()?;
+        }
+        Ok((GatheredValue::AtPut, 0))
+    }
+}
+
 impl Export {
     fn enough(&self) -> bool {
         self.copy.counts.copied >= self.copy.args.count
@@ -124,16 +157,14 @@ impl Export {
                         return;
                     }
                     let key = entry.key().to_vec();
-                    let found = if !copy.args.moves {
-                        KeyCopy::of(entry).map(Some)
-                    } else if entry.value_type() == Type::Hash {
-                        Ok(None)
+                    let found = if copy.args.moves {
+                        GatheredValue::moved(entry)
                     } else {
-                        entry.string().map(|_| None)
+                        GatheredValue::copied(copy.db, entry)
                     };
                     match found {
-                        Ok(found) => {
-                            bytes += found.as_ref().map_or(0, KeyCopy::bytes);
+                        Ok((found, more)) => {
+                            bytes += more;
                             batch.push_back(Item { key, found });
                         }
                         Err(WrongType) => copy.counts.other_types += 1,
@@ -155,14 +186,36 @@ impl Export {
         Progress::Done
     }
 
+    /// Goes on with those hashes of the batch that are read a few fields at a time.
+    fn read_fields(&mut self, slice: &Slice<'_>) -> Progress {
+        for item in &mut self.batch {
+            let GatheredValue::Fields(reading) = &mut item.found else { continue };
+            let (reader, dumped) = &mut **reading;
+            let read = match reader.read(slice, dumped) {
+                Ok(Progress::Done) => take(dumped),
+                Ok(progress) => return progress,
+                Err(_) => Dumped::Nothing,
+            };
+            item.found = match read {
+                Dumped::Hash(writer) => {
+                    let value = CopiedValue::Hash(writer.finish());
+                    GatheredValue::Copy(KeyCopy { value, expire_at: reader.expire_at() })
+                }
+                // It is gone, it is no hash any more, or too much of it has changed.
+                Dumped::Nothing | Dumped::Other(_) => GatheredValue::AtPut,
+            };
+        }
+        Progress::Done
+    }
+
     fn put(&mut self, ctx: Ctx<'_>, rights: &RightsNow, item: &Item) {
         // RM_Call uses the memory state from when the command began.
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
             return self.copy.error = Some(Error::OutOfMemory);
         }
         match &item.found {
-            Some(found) => drop(self.set(ctx, rights, &item.key, found)),
-            None => {
+            GatheredValue::Copy(found) => drop(self.set(ctx, rights, &item.key, found)),
+            GatheredValue::AtPut | GatheredValue::Fields(_) => {
                 let shards = instance().engine.shards();
                 shards.as_one(ctx.locked(), || self.put_from_midi(ctx, rights, &item.key));
             }
@@ -208,9 +261,13 @@ impl Export {
         done == Ok(Some(true))
     }
 
-    /// Writes the batch to the host, until `deadline`.
+    /// Writes the batch to the host, until `deadline`, or up to a key that is being read: a busy
+    /// main thread does not wait for that.
     fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow, deadline: Option<Instant>) {
-        while let Some(item) = self.batch.pop_front() {
+        let is_read = |item: &Item| !matches!(item.found, GatheredValue::Fields(_));
+        while self.batch.front().is_some_and(is_read)
+            && let Some(item) = self.batch.pop_front()
+        {
             self.put(ctx, rights, &item);
             if self.copy.error.is_some() || self.enough() {
                 self.batch.clear();
@@ -226,9 +283,9 @@ impl LockWork for Export {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
         let Some(rights) = self.copy.begin_slice(ctx, deadline, true) else { return };
         let age = instance().engine.ledger.age();
-        if std::mem::replace(&mut self.age, age) != age {
+        if replace(&mut self.age, age) != age {
             // A database was flushed, perhaps this one: what was read must not come back.
-            self.batch.iter_mut().for_each(|item| item.found = None);
+            self.batch.iter_mut().for_each(|item| item.found = GatheredValue::AtPut);
         }
         if self.copy.args.moves
             && let Gate::Refuse(error) = instance().engine.ledger.gate(Intent::Write(false))
@@ -244,10 +301,11 @@ impl LockWork for Export {
             return Progress::Blocked;
         }
         if !self.batch.is_empty() {
-            return Progress::Done;
+            return self.read_fields(slice);
         }
         match self.gather(slice) {
             Progress::Done if self.batch.is_empty() && !self.is_done() => Progress::More,
+            Progress::Done => self.read_fields(slice),
             progress => progress,
         }
     }
@@ -258,7 +316,7 @@ impl LockWork for Export {
     }
 
     fn advanced(&mut self) -> u64 {
-        std::mem::take(&mut self.copy.scanned)
+        take(&mut self.copy.scanned)
     }
 }
 

@@ -112,6 +112,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Not later than the first expiry of any field; `None` if none has one.
+    pub fn least_due(self) -> Option<UnixMs> {
+        match self {
+            Fields::Small(block) => block.iter().filter_map(|field| field.expire_at).min(),
+            Fields::Large(large) => self.may_expire().then(|| large.table().next_due()),
+        }
+    }
+
     /// All fields. The order is that in which they were added, while the hash is
     /// small.
     pub fn iter(self) -> impl Iterator<Item = FieldRef<'a>> {

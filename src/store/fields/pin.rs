@@ -187,15 +187,15 @@ impl FieldsPin {
     }
 
     /// Visits some of the fields that have not changed: a few hundred at most, or a few if they are
-    /// long. The caller holds
-    /// `shard`, which is that of [`FieldsPin::home`]. Returns how many bytes of changed fields it
-    /// keeps.
+    /// long or `few` are wanted. The caller holds `shard`, which is that of [`FieldsPin::home`].
+    /// Returns how many bytes of changed fields it keeps.
     ///
     /// # Errors
     /// [`KeptTooMuch`].
     pub fn visit_some(
         &mut self,
         _shard: &Store,
+        few: bool,
         visit: &mut dyn FnMut(FieldRef<'_>),
     ) -> Result<usize, KeptTooMuch> {
         let mut kept = self.kept.lock();
@@ -212,7 +212,7 @@ impl FieldsPin {
             }
         };
         let Census { bytes, keys, .. } = table.census();
-        let next = if bytes <= keys * PIN_FIELD_BYTES {
+        let next = if !few && bytes <= keys * PIN_FIELD_BYTES {
             table.scan_segment(hasher, next, &mut visit)
         } else {
             table.scan_bucket(hasher, next, &mut visit)

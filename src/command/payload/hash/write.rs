@@ -2,7 +2,7 @@
 
 use super::super::super::lzf::Packer;
 use super::super::string::{write_len, write_string};
-use super::super::{WRITTEN_VERSION, seal};
+use super::super::{Checksum, WRITTEN_VERSION};
 use super::pairs::LAST_DUE_OF_REDIS;
 use super::{
     DUE_TABLE_TYPE, FIRST_VERSION_OF_VALKEY, LISTPACK_TYPE, TABLE_TYPE, TYPE_22, listpack,
@@ -33,7 +33,6 @@ pub enum WrittenHash {
 
 /// Writes the payload of a hash: the bytes that the host's DUMP would return for the same fields in
 /// the same order, up to the footer.
-#[derive(Debug)]
 pub struct HashWriter {
     form: WrittenHash,
     /// The payload so far, or the listpack.
@@ -41,6 +40,8 @@ pub struct HashWriter {
     /// The fields that were written.
     fields: usize,
     packer: Packer,
+    /// Of the payload so far, but for its end.
+    checksum: Checksum,
 }
 
 impl HashWriter {
@@ -63,7 +64,8 @@ impl HashWriter {
                 write_len(&mut bytes, fields);
             }
         }
-        HashWriter { form, bytes, fields: 0, packer: Packer::default() }
+        let (packer, checksum) = (Packer::default(), Checksum::default());
+        HashWriter { form, bytes, fields: 0, packer, checksum }
     }
 
     /// Adds a field. Only the tables with due times keep when it expires.
@@ -83,6 +85,12 @@ impl HashWriter {
         if let WrittenHash::ValkeyDueTable(_) = self.form {
             to.extend(expire_at.unwrap_or(-1).to_le_bytes());
         }
+        self.checksum.keep_up(to);
+    }
+
+    /// How many bytes there are so far.
+    pub fn written(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The payload. A table must have got as many fields as it was said to.
@@ -100,7 +108,7 @@ impl HashWriter {
             WrittenHash::ValkeyDueTable(fields) => (fields, FIRST_VERSION_OF_VALKEY),
         };
         debug_assert_eq!(self.fields, expected, "fields of a table");
-        seal(&mut self.bytes, version);
+        self.checksum.seal(&mut self.bytes, version);
         self.bytes
     }
 }

@@ -1,42 +1,103 @@
-//! HGETALL, HKEYS and HVALS of a hash that has many fields: they are read a few at a time, all as
-//! they were when the job began (see [`FieldsPin`]), and then the reply is made.
+//! Reading all fields of a hash that has many: a few at a time, all as they were at one moment (see
+//! [`FieldsPin`]). A [`FieldSink`] takes them, and makes the reply of a command from them.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::chunks::KeyChunks;
-use crate::command::{Error, FieldParts, Reply};
-use crate::engine::call::KeptCall;
+use crate::command::{Error, Limits, Reply};
 use crate::engine::{Call, Engine, Part, Progress, Slice, Work};
-use crate::store::{Edit, FieldRef, FieldsPin, KeptTooMuch, Now};
+use crate::store::{
+    Edit, EntryRef, FieldRef, Fields, FieldsPin, KeptTooMuch, Now, UnixMs, WrongType,
+};
 
-/// These parts of all fields of the call's key.
-pub(super) fn work(engine: &Engine, call: &Call<'_>, parts: FieldParts) -> Work {
-    let found = Arc::new(Mutex::new(KeyChunks::default()));
-    let part = FieldsPart {
-        call: KeptCall::of(call, usize::MAX),
-        parts,
-        stage: ReadStage::Begin,
-        chunks: KeyChunks::default(),
-        found: Arc::clone(&found),
-    };
-    let say = move |reply: &mut dyn Reply, slice: &Slice<'_>| {
-        let begin = |reply: &mut dyn Reply, elements| parts.begin(reply, elements / parts.count());
-        found.lock().say(reply, Some(slice), begin)
-    };
-    // The total is set once the key has been found.
-    Work::on_one_worker(engine.shards().owner_of(call.first_key()), say, 0, part)
+/// What becomes of the fields.
+pub trait FieldSink {
+    /// Whether to add one takes so long that only few are added while the shard is held.
+    const IS_SLOW: bool;
+
+    /// The key has these fields, which are added next.
+    fn begin(&mut self, fields: Fields<'_>, limits: &Limits);
+
+    /// The key has a value of another type by now.
+    ///
+    /// # Errors
+    /// [`WrongType`] if the sink has no use for it.
+    fn other(&mut self, entry: EntryRef<'_>) -> Result<(), WrongType>;
+
+    /// Adds a field of that moment. Its expiry may have passed by then.
+    fn add(&mut self, field: FieldRef<'_>, now: &Now);
+
+    /// The least size of the reply so far, in bytes.
+    fn least_bytes(&self) -> usize;
+
+    /// Goes on with the reply once all fields were added, as far as the slice allows. True when it
+    /// is complete.
+    fn say(&mut self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
 }
 
-struct FieldsPart {
-    call: KeptCall,
-    parts: FieldParts,
+/// Work that reads all fields of the call's key into a sink, which makes the reply.
+pub(super) fn work(
+    engine: &Engine,
+    call: &Call<'_>,
+    sink: impl FieldSink + Send + 'static,
+) -> Work {
+    let (worker, found) = (engine.shards().owner_of(call.first_key()), Arc::new(Mutex::new(None)));
+    let part = FieldsPart {
+        reader: FieldsReader::new(call.db, call.first_key()),
+        sink: Some(sink),
+        found: Arc::clone(&found),
+    };
+    let say = move |reply: &mut dyn Reply, slice: &Slice<'_>| match &mut *found.lock() {
+        Some(sink) => sink.say(reply, slice),
+        None => true,
+    };
+    // The total is set once the key has been found.
+    Work::on_one_worker(worker, say, 0, part)
+}
+
+struct FieldsPart<S> {
+    reader: FieldsReader,
+    /// Until it goes to `found`.
+    sink: Option<S>,
+    found: Arc<Mutex<Option<S>>>,
+}
+
+impl<S: FieldSink + Send> Part for FieldsPart<S> {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        let Some(sink) = &mut self.sink else { return Progress::Done };
+        let progress = self.reader.read(slice, sink);
+        if let Some(is_there) = self.reader.is_there.take() {
+            slice.slot.looked_up(is_there);
+        }
+        if let Some(job) = slice.job {
+            job.total.store(self.reader.total, Ordering::Relaxed);
+        }
+        slice.advance(take(&mut self.reader.visited));
+        match progress {
+            Ok(Progress::Done) => *self.found.lock() = self.sink.take(),
+            Ok(progress) => return progress,
+            Err(error) => slice.refuse(error),
+        }
+        Progress::Done
+    }
+}
+
+/// Reads all fields of a key's hash into a [`FieldSink`].
+pub struct FieldsReader {
+    db: u32,
+    key: Box<[u8]>,
     stage: ReadStage,
-    /// What it has read.
-    chunks: KeyChunks,
-    found: Arc<Mutex<KeyChunks>>,
+    /// Whether there is such a key, once that has been looked up.
+    is_there: Option<bool>,
+    /// When it expires.
+    expire_at: Option<UnixMs>,
+    /// How many fields it has.
+    total: u64,
+    /// How many fields have been visited since somebody asked.
+    visited: u64,
 }
 
 enum ReadStage {
@@ -50,87 +111,114 @@ enum ReadStage {
 /// The shard was busy.
 struct Busy;
 
-impl Part for FieldsPart {
-    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+impl FieldsReader {
+    /// Of this key.
+    pub fn new(db: u32, key: &[u8]) -> Self {
+        let (key, stage) = (key.into(), ReadStage::Begin);
+        FieldsReader { db, key, stage, is_there: None, expire_at: None, total: 0, visited: 0 }
+    }
+
+    /// When the key was to expire at the moment of its fields.
+    pub fn expire_at(&self) -> Option<UnixMs> {
+        self.expire_at
+    }
+
+    /// Goes on reading, as far as the slice allows. A key that is not there has no fields.
+    ///
+    /// # Errors
+    /// The sink has no use for the key's value, or the reply would be too large: it and the fields
+    /// that have changed since the first of them was read.
+    pub fn read(
+        &mut self,
+        slice: &Slice<'_>,
+        sink: &mut impl FieldSink,
+    ) -> Result<Progress, Error> {
         let mut progress = Progress::Blocked;
-        while self.step(slice).is_ok() {
+        while let Ok(done) = self.step(slice, sink) {
+            done?;
             if matches!(self.stage, ReadStage::End) {
-                *self.found.lock() = std::mem::take(&mut self.chunks);
-                return Progress::Done;
+                return Ok(Progress::Done);
             }
             progress = Progress::More;
             if slice.spent() {
                 break;
             }
         }
-        progress
+        Ok(progress)
     }
-}
 
-impl FieldsPart {
-    fn step(&mut self, slice: &Slice<'_>) -> Result<(), Busy> {
+    fn step<S: FieldSink>(
+        &mut self,
+        slice: &Slice<'_>,
+        sink: &mut S,
+    ) -> Result<Result<(), Error>, Busy> {
         match &mut self.stage {
-            ReadStage::Begin => self.stage = self.begin(slice)?,
+            ReadStage::Begin => match self.begin(slice, sink)? {
+                Ok(stage) => self.stage = stage,
+                Err(error) => return Ok(Err(error)),
+            },
+            ReadStage::Read(pin, now) if pin.needs_shard() => {
+                let kept = read_some(pin, slice, S::IS_SLOW, &mut |field| {
+                    self.visited += 1;
+                    sink.add(field, now);
+                })?;
+                let has_room = |kept| sink.least_bytes() + kept <= slice.most_reply();
+                if !kept.is_ok_and(has_room) {
+                    return Ok(Err(Error::ReplyTooLarge));
+                }
+            }
             ReadStage::Read(pin, now) => {
-                let (parts, chunks) = (self.parts, &mut self.chunks);
-                let mut visit = |field: FieldRef<'_>| add(field, now, parts, chunks);
-                if pin.needs_shard() {
-                    let kept = read_some(pin, slice, &mut visit)?;
-                    let has_room = |kept| chunks.least_bytes() + kept <= slice.most_reply();
-                    if !kept.is_ok_and(has_room) {
-                        slice.refuse(Error::ReplyTooLarge);
-                        self.stage = ReadStage::End;
-                    }
-                } else if !pin.visit_changed(&mut visit) {
+                if !pin.visit_changed(&mut |field| sink.add(field, now)) {
                     self.stage = ReadStage::End;
                 }
             }
             ReadStage::End => {}
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Looks the key up: its fields are read as they are at this moment.
-    fn begin(&mut self, slice: &Slice<'_>) -> Result<ReadStage, Busy> {
-        let (engine, key) = (slice.engine, self.call.args.get(1));
-        let (shard, db) = (engine.shards().of_key(key), self.call.db);
+    fn begin(
+        &mut self,
+        slice: &Slice<'_>,
+        sink: &mut impl FieldSink,
+    ) -> Result<Result<ReadStage, Error>, Busy> {
+        let (engine, limits) = (slice.engine, slice.engine.settings().limits(usize::MAX));
+        let shard = engine.shards().of_key(&self.key);
         let mut held = engine.shards().take(shard, slice.taking()).ok_or(Busy)?;
         // Read while the shard is held.
-        let (now, parts, chunks) = (slice.now(), self.parts, &mut self.chunks);
-        let stage = engine.ledger.look(slice.slot, &mut held, db, key, &now, |edit| {
-            slice.slot.looked_up(edit.is_there());
-            begin_with(edit, slice, &mut |field| add(field, edit.now(), parts, chunks))
+        let now = slice.now();
+        let (mut is_there, mut expire_at, mut total) = (false, None, 0);
+        let stage = engine.ledger.look(slice.slot, &mut held, self.db, &self.key, &now, |edit| {
+            is_there = edit.is_there();
+            expire_at = edit.read().and_then(|entry| entry.expire_at());
+            total = edit.fields().ok().flatten().map_or(0, Fields::len);
+            begin_with(edit, slice.most_reply(), &limits, sink)
         });
         slice.release(shard, held);
-        Ok(stage.unwrap_or(ReadStage::End))
-    }
-}
-
-/// Adds the parts of a field, if its client sees it.
-#[inline]
-fn add(field: FieldRef<'_>, now: &Now, parts: FieldParts, chunks: &mut KeyChunks) {
-    if field.is_live(now) {
-        parts.of(field, |part| chunks.push(part));
+        (self.is_there, self.expire_at, self.total) = (Some(is_there), expire_at, total as u64);
+        Ok(stage.unwrap_or(Ok(ReadStage::End)))
     }
 }
 
 /// Pins the fields. Few are visited at once.
 fn begin_with(
     edit: &Edit<'_>,
-    slice: &Slice<'_>,
-    visit: &mut dyn FnMut(FieldRef<'_>),
-) -> ReadStage {
-    match (edit.fields(), edit.pin_fields(slice.most_reply())) {
-        (Err(error), _) => slice.refuse(error.into()),
-        (Ok(Some(fields)), Some(pin)) => {
-            if let Some(job) = slice.job {
-                job.total.store(fields.len() as u64, Ordering::Relaxed);
-            }
-            return ReadStage::Read(Box::new(pin), edit.now().clone());
-        }
-        (Ok(fields), _) => fields.iter().for_each(|fields| fields.iter().for_each(&mut *visit)),
+    most: usize,
+    limits: &Limits,
+    sink: &mut impl FieldSink,
+) -> Result<ReadStage, Error> {
+    let Some(entry) = edit.read() else { return Ok(ReadStage::End) };
+    let Ok(Some(fields)) = edit.fields() else {
+        sink.other(entry)?;
+        return Ok(ReadStage::End);
+    };
+    sink.begin(fields, limits);
+    if let Some(pin) = edit.pin_fields(most) {
+        return Ok(ReadStage::Read(Box::new(pin), edit.now().clone()));
     }
-    ReadStage::End
+    fields.iter().for_each(|field| sink.add(field, edit.now()));
+    Ok(ReadStage::End)
 }
 
 /// Visits some fields that have not changed, as many as the slice allows. Returns how many bytes
@@ -138,6 +226,7 @@ fn begin_with(
 fn read_some(
     pin: &mut FieldsPin,
     slice: &Slice<'_>,
+    few: bool,
     visit: &mut dyn FnMut(FieldRef<'_>),
 ) -> Result<Result<usize, KeptTooMuch>, Busy> {
     let shards = slice.engine.shards();
@@ -147,12 +236,7 @@ fn read_some(
     let held = slice.take(shard).ok_or(Busy)?;
     // The key may have been renamed before the shard was held.
     while pin.home() == Some(home) && pin.needs_shard() {
-        let mut count = 0;
-        kept = pin.visit_some(&held, &mut |field| {
-            count += 1;
-            visit(field);
-        });
-        slice.advance(count);
+        kept = pin.visit_some(&held, few, visit);
         if kept.is_err() || slice.spent() {
             break;
         }

@@ -1,7 +1,9 @@
 //! The long commands, cut into parts and slices.
 
 mod chunks;
+mod dump;
 mod each;
+mod field_lists;
 mod fields;
 mod free;
 mod keys;
@@ -14,12 +16,15 @@ mod random;
 mod scan;
 mod visits;
 
+pub use fields::{FieldSink, FieldsReader};
 pub use lost::{remove_lost_keys, remove_lost_keys_now};
 pub use scan::ScanState;
 
+use field_lists::FieldList;
+
 use super::work::{Slice, Work};
 use crate::command::{
-    Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, digested_db,
+    Action, Dumped, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, digested_db,
     flush_waits, key_pattern,
 };
 use crate::engine::Engine;
@@ -54,8 +59,11 @@ fn work_of(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Resu
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
         (_, Long::Found(LongKeys::Lcs)) => return lcs::work(engine, call),
         (_, Long::FoundAlone(LongKeys::Mget)) => return Ok(mget::work(engine, call)),
+        (_, Long::FoundAlone(LongKeys::Dump)) => {
+            return Ok(fields::work(engine, call, Dumped::default()));
+        }
         (_, Long::FoundAlone(LongKeys::Fields(parts))) => {
-            return Ok(fields::work(engine, call, parts));
+            return Ok(fields::work(engine, call, FieldList::new(parts)));
         }
         _ => return Err(Error::Internal),
     };
