@@ -61,6 +61,12 @@ pub struct KeysOfLine<'i> {
     pub line_end: usize,
 }
 
+impl KeysOfLine<'_> {
+    /// Those of a [`plain_get`] whose key has been taken.
+    pub(super) const NONE: KeysOfLine<'static> =
+        KeysOfLine { numbers: false, touch: b"", left: 0, line_end: LINE_END };
+}
+
 /// A storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreRequest<'i> {
@@ -105,15 +111,17 @@ type LineWords<'i> = arrayvec::ArrayVec<&'i [u8], WORDS>;
 
 /// The request at the start of the input. `most` is the longest value that is stored; `seen` are
 /// the bytes of the input in which there is no end of a line.
-#[inline]
 pub fn parse(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
-    plain_set(input, most).unwrap_or_else(|| parse_any(input, most, seen))
+    match plain_set(input, most) {
+        Some((set, end)) => ParsedRequest::Request(MemcachedRequest::Store(set), end, false),
+        None => parse_other(input, most, seen),
+    }
 }
 
 /// A `set` as nearly all are: complete, one space between its words, numbers of few digits, and to
-/// be answered. `None` means that it may be something else.
-#[inline]
-fn plain_set(input: &[u8], most: usize) -> Option<ParsedRequest<'_>> {
+/// be answered; and where it ends. `None` means that it may be something else.
+#[inline(always)]
+pub(super) fn plain_set(input: &[u8], most: usize) -> Option<(StoreRequest<'_>, usize)> {
     let line = input.strip_prefix(b"set ")?;
     let (key, line) = line.split_at(line.iter().position(|&byte| byte <= b' ')?);
     let (flags, _, line) = plain_number(line)?;
@@ -125,12 +133,21 @@ fn plain_set(input: &[u8], most: usize) -> Option<ParsedRequest<'_>> {
         return None;
     }
     let store = StoreRequest { mode: b"set", key, flags, expiry, number: b"", value };
-    let end = input.len() - behind.len();
-    Some(ParsedRequest::Request(MemcachedRequest::Store(store), end, false))
+    Some((store, input.len() - behind.len()))
+}
+
+/// The key of a `get` as nearly all are: of one key, with one space before it; and where the key
+/// ends. `None` means that it may be something else.
+#[inline(always)]
+pub(super) fn plain_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let line = input.strip_prefix(b"get ")?;
+    let (key, behind) = line.split_at(line.iter().position(|&byte| byte <= b' ')?);
+    let is_plain = !key.is_empty() && key.len() <= MEMCACHED_KEY_BYTES;
+    (is_plain && behind.starts_with(b"\r\n")).then(|| (key, input.len() - behind.len()))
 }
 
 /// A number of one to nine digits behind a space, as text and as a number, and what follows it.
-#[inline]
+#[inline(always)]
 fn plain_number(text: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     let text = text.strip_prefix(b" ")?;
     let (mut number, mut digits) = (0, 0);
@@ -143,8 +160,9 @@ fn plain_number(text: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     (digits > 0).then(|| (&text[..digits], number, &text[digits..]))
 }
 
+/// [`parse`] for what is no [`plain_set`].
 #[inline(always)]
-fn parse_any(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
+pub(super) fn parse_other(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
     let Some(newline) = memchr(b'\n', &input[seen.min(input.len())..]) else {
         return without_end(input);
     };

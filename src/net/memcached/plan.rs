@@ -105,7 +105,7 @@ impl<'i> Planned<'i> {
     pub fn of(request: MemcachedRequest<'i>, end: usize, is_silent: bool) -> Option<Self> {
         let (rows, ends) = (&ROWS, (end, is_silent));
         Some(match request {
-            MemcachedRequest::Store(store) => Planned::store(rows, store, ends),
+            MemcachedRequest::Store(store) => Planned::store(store, ends),
             MemcachedRequest::Delete(key) => {
                 Planned::new((rows.del, rows.del), [b"del", key], ReplyForm::Deleted, ends)
             }
@@ -131,8 +131,10 @@ impl<'i> Planned<'i> {
         })
     }
 
-    fn store(rows: &ItemRows, store: StoreRequest<'i>, ends: (usize, bool)) -> Self {
-        let StoreRequest { mode, key, flags, expiry, number, value } = store;
+    /// The call for a storage command, which ends there and may be silent.
+    #[inline(always)]
+    pub fn store(store: StoreRequest<'i>, ends: (usize, bool)) -> Self {
+        let (rows, StoreRequest { mode, key, flags, expiry, number, value }) = (&ROWS, store);
         if (mode, flags, expiry) == (b"set", b"0", b"0") {
             let args: [&[u8]; 3] = [b"set", key, value];
             return Planned::new((rows.set, rows.set), args, ReplyForm::Stored, ends);
@@ -197,6 +199,7 @@ impl<'i> Planned<'i> {
     }
 
     /// The call for a key of a `get`, behind which there are these keys.
+    #[inline]
     pub fn get(key: &'i [u8], keys: KeysOfLine<'i>, end: usize) -> Self {
         let (rows, is_last) = (&ROWS, keys.left == 0);
         let end = if is_last { end + keys.line_end } else { end };

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use super::alone::{has_failed, own_request, run_alone, say_line};
 use super::caller::{ItemCaller, MemcachedCaller};
 use super::login;
-use super::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
+use super::parse::{
+    KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse_other, plain_get, plain_set,
+};
 use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
 use super::session::KeptKeys;
@@ -149,8 +151,14 @@ fn fill<'i>(
             planned
         } else if at == input.len() {
             break;
+        } else if let Some((key, end)) = plain_get(&input[at..]) {
+            seen = 0;
+            Planned::get(key, KeysOfLine::NONE, at + end)
+        } else if let Some((set, end)) = plain_set(&input[at..], most) {
+            seen = 0;
+            Planned::store(set, (at + end, false))
         } else {
-            match parse(&input[at..], most, std::mem::take(&mut seen)) {
+            match parse_other(&input[at..], most, std::mem::take(&mut seen)) {
                 ParsedRequest::Request(MemcachedRequest::Get(line), end, _) => {
                     (at, keys) = (at + end, Some(line));
                     continue;

@@ -41,13 +41,17 @@ fn storage_commands_have_data() {
     }
 }
 
+fn parsed((set, end): (StoreRequest<'_>, usize)) -> ParsedRequest<'_> {
+    ParsedRequest::Request(MemcachedRequest::Store(set), end, false)
+}
+
 #[test]
 fn a_plain_set_is_what_any_set_is() {
     let long = "k".repeat(MEMCACHED_KEY_BYTES);
     let plain = ["key", "\u{e9}", &long].map(|key| format!("set {key} 007 123456789 2\r\nab\r\n"));
     for input in plain.iter().map(|input| input.as_bytes()) {
         let more = [input, b"set"].concat();
-        assert_eq!(plain_set(&more, 2), Some(parse_any(input, 2, 0)));
+        assert_eq!(plain_set(&more, 2).map(parsed), Some(parse_other(input, 2, 0)));
         for cut in 0..input.len() {
             assert_eq!(plain_set(&input[..cut], 2), None);
         }
@@ -57,8 +61,9 @@ fn a_plain_set_is_what_any_set_is() {
             for byte in *b" \r\n0-:x\xe9" {
                 let mut other = input.to_vec();
                 other[at] = byte;
-                let found = plain_set(&other, 99);
-                assert!(found.is_none_or(|found| found == parse_any(&other, 99, 0)), "{other:?}");
+                let found = plain_set(&other, 99).map(parsed);
+                let is_right = found.is_none_or(|found| found == parse_other(&other, 99, 0));
+                assert!(is_right, "{other:?}");
             }
         }
     }
@@ -71,6 +76,37 @@ fn a_plain_set_is_what_any_set_is() {
         &format!("set k{long} 0 0 1\r\na\r\n"),
     ] {
         assert_eq!(plain_set(other.as_bytes(), 99), None, "{other}");
+    }
+}
+
+#[test]
+fn a_plain_get_is_what_any_get_is() {
+    let long = "k".repeat(MEMCACHED_KEY_BYTES);
+    for key in ["key", "\u{e9}", &long] {
+        let input = format!("get {key}\r\n").into_bytes();
+        let end = input.len() - LINE_END;
+        assert_eq!(plain_get(&[&input[..], b"get"].concat()), Some((key.as_bytes(), end)));
+        for cut in 0..input.len() {
+            assert_eq!(plain_get(&input[..cut]), None);
+        }
+        for at in 0..input.len() {
+            for byte in *b" \r\n\ts\xe9" {
+                let mut other = input.clone();
+                other[at] = byte;
+                let Some((key, end)) = plain_get(&other) else { continue };
+                let ParsedRequest::Request(MemcachedRequest::Get(keys), from, false) =
+                    parse_other(&other, 99, 0)
+                else {
+                    panic!("{other:?}");
+                };
+                let next = next_key(&other[from..], keys);
+                assert_eq!(next, Some((key, end - from, KeysOfLine::NONE)), "{other:?}");
+            }
+        }
+    }
+    let too_long = format!("get k{long}\r\n");
+    for other in ["get \r\n", "get  k\r\n", "get k \r\n", "get a b\r\n", &too_long] {
+        assert_eq!(plain_get(other.as_bytes()), None, "{other}");
     }
 }
 
