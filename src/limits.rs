@@ -237,8 +237,10 @@ pub const REPLAYED_HERE_BYTES: usize = 2 << 10;
 /// The time between two lines in the log about the progress of loading.
 pub const LOADING_LOGGED_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a crash of the host waits for the workers to end their turns.
-pub const WORKERS_END_IN_CRASH: Duration = Duration::from_millis(50);
+/// How long a crash of the host waits at most for the workers to end their turns ...
+pub const WORKERS_END_IN_CRASH: Duration = Duration::from_secs(2);
+/// ... and then, for the last of them to fall asleep.
+pub const FALLS_ASLEEP_IN_CRASH: Duration = Duration::from_millis(5);
 
 /// How often a worker looks for keys that are due.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(100);

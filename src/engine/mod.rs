@@ -79,8 +79,12 @@ pub use crate::sync::{Held, Inbox, Left, Locked, OnlyThread, Pushed, Released, S
 pub use crate::sync::{Waiting, WaitingRoom, Waker, Watermark};
 
 use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::Instant;
 
 use dispatch::Batch;
+
+use crate::limits::{FALLS_ASLEEP_IN_CRASH, WORKERS_END_IN_CRASH};
 
 /// The keyspace, its workers and its counters.
 pub struct Engine {
@@ -145,11 +149,20 @@ impl Engine {
     }
 
     /// The host has crashed, and is about to test all memory, which changes it for a moment: the
-    /// workers end their turns and touch none any more. Takes no lock, for the handler of a signal.
+    /// workers end their turns and touch none any more, not even their stacks. Waits for that, but
+    /// not for a worker that has crashed itself. Takes no lock, for the handler of a signal.
     pub fn end_in_crash(&self) {
-        self.context().is_crashing.store(true, Ordering::Relaxed);
+        let context = self.context();
+        context.is_crashing.store(true, Ordering::Relaxed);
         self.shards().stop_for_good();
-        self.context().wake_ports();
+        context.wake_ports();
+        let end = Instant::now() + WORKERS_END_IN_CRASH;
+        while context.ended.load(Ordering::Relaxed) < context.config.workers && Instant::now() < end
+        {
+            sleep(FALLS_ASLEEP_IN_CRASH);
+        }
+        // The last one has still to fall asleep.
+        sleep(FALLS_ASLEEP_IN_CRASH);
     }
 
     /// The current reasons to let no commands through, or no writes.

@@ -12,7 +12,6 @@ use super::instance::instance;
 use super::{PANICS, PREFIX, guarded, kept};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine, Gates};
-use crate::limits::WORKERS_END_IN_CRASH;
 use crate::store::arena_usage;
 
 /// Takes sections and their fields, in order.
@@ -238,7 +237,6 @@ pub unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_r
     }
     // No lock may be taken now, and the counters are of little use. The host tests memory next.
     instance().engine.end_in_crash();
-    std::thread::sleep(WORKERS_END_IN_CRASH);
 }
 
 struct HostInfo(*mut raw::RedisModuleInfoCtx);

@@ -8,7 +8,8 @@ mod port;
 mod settings;
 mod workers;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
 use std::time::Duration;
 
 pub use host::{Host, RunScript, ScriptCaller, ScriptReply};
@@ -41,6 +42,8 @@ pub struct Context {
     pub outside: Outside,
     /// The process is about to end: see [`Engine::end_in_crash`](super::Engine::end_in_crash).
     pub(super) is_crashing: AtomicBool,
+    /// How many workers have ended their turns for that.
+    pub(super) ended: AtomicUsize,
 }
 
 impl Context {
@@ -61,12 +64,19 @@ impl Context {
             workers: Workers::new(config.workers, first_descriptor)?,
             outside: Outside::new(wake_main),
             is_crashing: AtomicBool::new(false),
+            ended: AtomicUsize::new(0),
         })
     }
 
-    /// How long a worker rests that finds all shards stopped: `nap`, or for good.
-    pub(super) fn rest(&self, nap: Duration) -> Duration {
-        if self.is_crashing.load(Ordering::Relaxed) { Duration::MAX } else { nap }
+    /// A worker that finds all shards stopped rests: for `nap`, or for good.
+    pub(super) fn rest(&self, nap: Duration) {
+        if !self.is_crashing.load(Ordering::Relaxed) {
+            return sleep(nap);
+        }
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        loop {
+            sleep(Duration::MAX);
+        }
     }
 
     /// Leaves a message for the main thread.

@@ -142,7 +142,7 @@ impl<'a> Worker<'a> {
         self.slot.turns.add(1);
         // No token can be had while the process forks.
         while self.engine.shards().are_stopped() {
-            std::thread::sleep(self.engine.context().rest(BLOCKED_NAP));
+            self.engine.context().rest(BLOCKED_NAP);
         }
         prepare_chunk();
         let queue = self.engine.context().workers.queue(self.number);
