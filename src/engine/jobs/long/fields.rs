@@ -108,8 +108,13 @@ enum ReadStage {
     End,
 }
 
-/// The shard was busy.
-struct Busy;
+/// Why it does not go on.
+enum ReadStop {
+    /// The shard is busy.
+    Busy,
+    /// For good.
+    Refused(Error),
+}
 
 impl FieldsReader {
     /// Of this key.
@@ -134,37 +139,29 @@ impl FieldsReader {
         sink: &mut impl FieldSink,
     ) -> Result<Progress, Error> {
         let mut progress = Progress::Blocked;
-        while let Ok(done) = self.step(slice, sink) {
-            done?;
-            if matches!(self.stage, ReadStage::End) {
-                return Ok(Progress::Done);
+        loop {
+            match self.step(slice, sink) {
+                Err(ReadStop::Busy) => return Ok(progress),
+                Err(ReadStop::Refused(error)) => return Err(error),
+                Ok(()) if matches!(self.stage, ReadStage::End) => return Ok(Progress::Done),
+                Ok(()) => progress = Progress::More,
             }
-            progress = Progress::More;
             if slice.spent() {
-                break;
+                return Ok(progress);
             }
         }
-        Ok(progress)
     }
 
-    fn step<S: FieldSink>(
-        &mut self,
-        slice: &Slice<'_>,
-        sink: &mut S,
-    ) -> Result<Result<(), Error>, Busy> {
+    fn step<S: FieldSink>(&mut self, slice: &Slice<'_>, sink: &mut S) -> Result<(), ReadStop> {
         match &mut self.stage {
-            ReadStage::Begin => match self.begin(slice, sink)? {
-                Ok(stage) => self.stage = stage,
-                Err(error) => return Ok(Err(error)),
-            },
+            ReadStage::Begin => self.stage = self.begin(slice, sink)?,
             ReadStage::Read(pin, now) if pin.needs_shard() => {
                 let kept = read_some(pin, slice, S::IS_SLOW, &mut |field| {
                     self.visited += 1;
                     sink.add(field, now);
                 })?;
-                let has_room = |kept| sink.least_bytes() + kept <= slice.most_reply();
-                if !kept.is_ok_and(has_room) {
-                    return Ok(Err(Error::ReplyTooLarge));
+                if sink.least_bytes() + kept > slice.most_reply() {
+                    return Err(ReadStop::Refused(Error::ReplyTooLarge));
                 }
             }
             ReadStage::Read(pin, now) => {
@@ -174,7 +171,7 @@ impl FieldsReader {
             }
             ReadStage::End => {}
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Looks the key up: its fields are read as they are at this moment.
@@ -182,10 +179,10 @@ impl FieldsReader {
         &mut self,
         slice: &Slice<'_>,
         sink: &mut impl FieldSink,
-    ) -> Result<Result<ReadStage, Error>, Busy> {
+    ) -> Result<ReadStage, ReadStop> {
         let (engine, limits) = (slice.engine, slice.engine.settings().limits(usize::MAX));
         let shard = engine.shards().of_key(&self.key);
-        let mut held = engine.shards().take(shard, slice.taking()).ok_or(Busy)?;
+        let mut held = engine.shards().take(shard, slice.taking()).ok_or(ReadStop::Busy)?;
         // Read while the shard is held.
         let now = slice.now();
         let (mut is_there, mut expire_at, mut total) = (false, None, 0);
@@ -197,7 +194,7 @@ impl FieldsReader {
         });
         slice.release(shard, held);
         (self.is_there, self.expire_at, self.total) = (Some(is_there), expire_at, total as u64);
-        Ok(stage.unwrap_or(Ok(ReadStage::End)))
+        stage.unwrap_or(Ok(ReadStage::End)).map_err(ReadStop::Refused)
     }
 }
 
@@ -222,18 +219,18 @@ fn begin_with(
 }
 
 /// Visits some fields that have not changed, as many as the slice allows. Returns how many bytes
-/// the pin keeps of the others, if it can go on.
+/// the pin keeps of the others.
 fn read_some(
     pin: &mut FieldsPin,
     slice: &Slice<'_>,
     few: bool,
     visit: &mut dyn FnMut(FieldRef<'_>),
-) -> Result<Result<usize, KeptTooMuch>, Busy> {
+) -> Result<usize, ReadStop> {
     let shards = slice.engine.shards();
     let mut kept = Ok(0);
-    let Some(home) = pin.home() else { return Ok(kept) };
+    let Some(home) = pin.home() else { return Ok(0) };
     let shard = shards.of(home);
-    let held = slice.take(shard).ok_or(Busy)?;
+    let held = slice.take(shard).ok_or(ReadStop::Busy)?;
     // The key may have been renamed before the shard was held.
     while pin.home() == Some(home) && pin.needs_shard() {
         kept = pin.visit_some(&held, few, visit);
@@ -243,5 +240,5 @@ fn read_some(
     }
     // The reply waits for what had happened at its moment. What happened since does not concern it.
     shards.let_go(shard, held);
-    Ok(kept)
+    kept.map_err(|KeptTooMuch| ReadStop::Refused(Error::ReplyTooLarge))
 }
