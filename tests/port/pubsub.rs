@@ -69,6 +69,7 @@ fn conversation(client: impl Fn() -> Client, resp3: bool) -> Vec<(String, Vec<Va
         note(line, vec![publisher.run(line)]);
     }
     note("one hears more", (0..6).map(|_| one.read()).collect());
+    note("other hears more", (0..4).map(|_| other.read()).collect());
     for line in ["PING", "PING x", "GET k", "MULTI", "HELLO", "CLIENT ID", "PING x y"] {
         if !resp3 {
             note(line, vec![one.run(line)]);
