@@ -1,7 +1,9 @@
 //! Requests of memcached's protocol: what the parser finds is in the input, and the same comes of
 //! the input in pieces.
 
-use midi::net::memcached::parse::{KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse};
+use midi::net::memcached::parse::{
+    KeysOfLine, MemcachedRequest, ParsedRequest, next_key, parse, plain_get,
+};
 
 const MOST: usize = 64;
 
@@ -10,6 +12,9 @@ pub fn check(input: &[u8]) {
     while at < input.len() {
         let rest = &input[at..];
         let parsed = parse(rest, MOST, 0);
+        if let Some(plain) = plain_get(rest) {
+            assert_eq!(only_key(rest, parsed), Some(plain));
+        }
         match parsed {
             ParsedRequest::Request(request, end, _) => {
                 assert!(end <= rest.len() && end > 0);
@@ -48,6 +53,16 @@ pub fn check(input: &[u8]) {
             ParsedRequest::TooLong => return,
         }
     }
+}
+
+/// The key of a request that gets one, and where it ends.
+fn only_key<'i>(input: &'i [u8], parsed: ParsedRequest<'i>) -> Option<(&'i [u8], usize)> {
+    let ParsedRequest::Request(MemcachedRequest::Get(keys), at, false) = parsed else {
+        return None;
+    };
+    let (key, end, left) = next_key(&input[at..], keys)?;
+    let is_alone = left == KeysOfLine { left: 0, line_end: 2, numbers: false, touch: b"" };
+    is_alone.then_some((key, at + end))
 }
 
 /// Takes all keys of a line; returns how long it is.

@@ -89,6 +89,8 @@ pub(super) struct KeptCall {
     pub(super) sees_passed: bool,
     /// Whether its client's commands are no use of their keys.
     pub(super) is_silent: bool,
+    /// Longest value that its door stores, in bytes.
+    max_value_bytes: usize,
     pub(super) prefix: &'static str,
 }
 
@@ -101,6 +103,7 @@ impl KeptCall {
             db: call.db,
             sees_passed: call.now.sees_passed(),
             is_silent: call.now.is_silent(),
+            max_value_bytes: call.limits.max_value_bytes,
             prefix: call.prefix,
         }
     }
@@ -110,9 +113,10 @@ impl KeptCall {
         &self,
         args: Args<'a>,
         now: Now,
-        limits: Limits,
+        mut limits: Limits,
         author: Author,
     ) -> Call<'a> {
+        limits.max_value_bytes = limits.max_value_bytes.min(self.max_value_bytes);
         Call { command: self.command, args, db: self.db, now, limits, prefix: self.prefix, author }
     }
 }
@@ -140,7 +144,7 @@ pub enum Outcome {
     Done,
     /// A token was busy. Nothing has been done.
     Busy,
-    /// The reply is too large for this thread. Nothing has been done.
+    /// The reply, or COPY's copy of a hash, is too large for this thread. Nothing has been done.
     TooLarge,
     /// This is long work: start a job, or run it to its end. The caller must take back the part of
     /// the reply that was written.

@@ -243,6 +243,23 @@ fn limits_are_memcacheds() {
 }
 
 #[test]
+fn a_value_that_grows_keeps_the_limit() {
+    in_all_modes(|server| {
+        let mut client = server.client();
+        server.server.client().ok("CONFIG SET midi.memcached-item-size 1kb");
+        let most = "x".repeat(1023);
+        for (sent, said) in [
+            (&*format!("set a 0 0 1023\n{most}\n"), "STORED\n"),
+            ("append a 0 0 2\n!!\nprepend a 0 0 2\n!!\n", "NOT_STORED\nNOT_STORED\n"),
+            ("ms a 2 MA\n!!\nms a 2 MP\n!!\n", "NS\nNS\n"),
+            ("append a 0 0 1\n!\nprepend a 0 0 1\n!\n", "STORED\nNOT_STORED\n"),
+        ] {
+            assert_eq!(client.lines(sent), said);
+        }
+    });
+}
+
+#[test]
 fn requests_may_come_in_pieces() {
     in_all_modes(|server| {
         let mut client = server.client();

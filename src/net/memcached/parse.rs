@@ -2,8 +2,8 @@
 //! socket.
 //!
 //! A request is a line, and with the storage commands a block of data behind it. The words of a
-//! line are between spaces. The keys of a `get` are not looked at here: they are taken one by one,
-//! so a line of ten thousand takes no memory of its own.
+//! line are between spaces. The keys of a `get` are taken one by one, so a line of ten thousand
+//! takes no memory of its own.
 
 mod meta;
 
@@ -123,13 +123,13 @@ pub fn parse(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
 #[inline(always)]
 pub(super) fn plain_set(input: &[u8], most: usize) -> Option<(StoreRequest<'_>, usize)> {
     let line = input.strip_prefix(b"set ")?;
-    let (key, line) = line.split_at(line.iter().position(|&byte| byte <= b' ')?);
+    let (key, line) = plain_key(line)?;
     let (flags, _, line) = plain_number(line)?;
     let (expiry, _, line) = plain_number(line)?;
     let (_, length, line) = plain_number(line)?;
     let (value, behind) = line.strip_prefix(b"\r\n")?.split_at_checked(length)?;
     let behind = behind.strip_prefix(b"\r\n")?;
-    if key.is_empty() || key.len() > MEMCACHED_KEY_BYTES || length > most {
+    if length > most {
         return None;
     }
     let store = StoreRequest { mode: b"set", key, flags, expiry, number: b"", value };
@@ -139,11 +139,18 @@ pub(super) fn plain_set(input: &[u8], most: usize) -> Option<(StoreRequest<'_>, 
 /// The key of a `get` as nearly all are: of one key, with one space before it; and where the key
 /// ends. `None` means that it may be something else.
 #[inline(always)]
-pub(super) fn plain_get(input: &[u8]) -> Option<(&[u8], usize)> {
-    let line = input.strip_prefix(b"get ")?;
-    let (key, behind) = line.split_at(line.iter().position(|&byte| byte <= b' ')?);
-    let is_plain = !key.is_empty() && key.len() <= MEMCACHED_KEY_BYTES;
-    (is_plain && behind.starts_with(b"\r\n")).then(|| (key, input.len() - behind.len()))
+pub fn plain_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let (key, behind) = plain_key(input.strip_prefix(b"get ")?)?;
+    behind.starts_with(b"\r\n").then(|| (key, input.len() - behind.len()))
+}
+
+/// The key at the start of the text, and what is behind it. No more bytes are looked at than a key
+/// has: a line that comes in pieces is looked at with each of them.
+#[inline(always)]
+fn plain_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let longest = &text[..text.len().min(MEMCACHED_KEY_BYTES + 1)];
+    let length = longest.iter().position(|&byte| byte <= b' ')?;
+    (length > 0).then(|| text.split_at(length))
 }
 
 /// A number of one to nine digits behind a space, as text and as a number, and what follows it.
