@@ -57,7 +57,7 @@ fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.null();
         return Ok(());
     };
-    // Checked before the work, because packing takes longer than replying.
+    // The reply is judged by this before the work, because packing takes longer than replying.
     let weight = entry.weight();
     if entry.value_type() == Type::Hash {
         let fields = Fields::of(entry)?;
@@ -106,6 +106,13 @@ impl Dumped {
         }
     }
 
+    /// Gets memory for so many more bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        if let Dumped::Hash(writer) = self {
+            writer.reserve(bytes);
+        }
+    }
+
     /// How many bytes the payload has so far.
     pub fn written(&self) -> usize {
         match self {
@@ -141,7 +148,7 @@ pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
     writer.finish()
 }
 
-/// Writes these fields, which it gets next, in the form in which the host's DUMP writes a hash.
+/// For these fields, which it gets next: it writes them in the form in which the host's DUMP would.
 fn hash_writer(fields: Fields<'_>, limits: &Limits) -> HashWriter {
     let count = fields.len();
     // Hosts write longer ones in different ways.

@@ -20,6 +20,10 @@ pub const LONG_READ_FIELDS: usize = 1000;
 /// MIDI.EXPORT reads a hash that takes more memory than this a few fields at a time, in bytes.
 pub const EXPORTED_AT_ONCE_BYTES: usize = 64 << 10;
 
+/// DUMP and EXPORT get memory for so many bytes before they take the shard: a slice of 50 µs packs
+/// less.
+pub const DUMPED_AT_ONCE_BYTES: usize = 256 << 10;
+
 /// HSCAN looks at about this many fields in a call, whatever its COUNT: so many take about a
 /// millisecond, on the main thread, too.
 pub const SCANNED_FIELDS: usize = 10_000;

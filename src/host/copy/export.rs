@@ -113,7 +113,7 @@ impl GatheredValue {
     fn copied(db: u32, entry: EntryRef<'_>) -> Result<(Self, usize), WrongType> {
         let weight = entry.weight();
         if entry.value_type() == Type::Hash && weight > EXPORTED_AT_ONCE_BYTES {
-            let reading = (FieldsReader::new(db, entry.key()), Dumped::default());
+            let reading = (FieldsReader::for_nobody(db, entry.key()), Dumped::default());
             return Ok((GatheredValue::Fields(Box::new(reading)), weight));
         }
         let copy = KeyCopy::of(entry)?;
@@ -201,7 +201,7 @@ impl Export {
                     let value = CopiedValue::Hash(writer.finish());
                     GatheredValue::Copy(KeyCopy { value, expire_at: reader.expire_at() })
                 }
-                // It is gone, it is no hash any more, or too much of it has changed.
+                // It is gone, or it is no hash any more.
                 Dumped::Nothing | Dumped::Other(_) => GatheredValue::AtPut,
             };
         }

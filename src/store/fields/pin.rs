@@ -211,12 +211,7 @@ impl FieldsPin {
                 visit(field_of(entry));
             }
         };
-        let Census { bytes, keys, .. } = table.census();
-        let next = if !few && bytes <= keys * PIN_FIELD_BYTES {
-            table.scan_segment(hasher, next, &mut visit)
-        } else {
-            table.scan_bucket(hasher, next, &mut visit)
-        };
+        let next = scan_some(table, hasher, next, few, &mut visit);
         kept.next = next;
         let bytes = kept.bytes();
         if next.is_none() {
@@ -227,14 +222,32 @@ impl FieldsPin {
         Ok(bytes)
     }
 
-    /// Visits some of the fields that have changed, a few hundred at most, as they were. No shard
-    /// is needed. True if there are more.
-    pub fn visit_changed(&mut self, visit: &mut dyn FnMut(FieldRef<'_>)) -> bool {
+    /// Visits some of the fields that have changed, as they were, and as many as
+    /// [`FieldsPin::visit_some`]. No shard is needed. True if there are more.
+    pub fn visit_changed(&mut self, few: bool, visit: &mut dyn FnMut(FieldRef<'_>)) -> bool {
         let (Some(large), Some(changed)) = (self.large(), &self.changed) else { return false };
         let mut visit = |entry: EntryRef<'_>| visit(field_of(entry));
-        self.next_changed =
-            self.next_changed.and_then(|at| changed.scan_segment(large.hasher(), at, &mut visit));
+        self.next_changed = self
+            .next_changed
+            .and_then(|at| scan_some(changed, large.hasher(), at, few, &mut visit));
         self.next_changed.is_some()
+    }
+}
+
+/// Visits a segment of a table, or a bucket if its fields are long or `few` are wanted. Returns
+/// where to go on.
+fn scan_some(
+    table: &Table,
+    hasher: &KeyHasher,
+    at: FieldCursor,
+    few: bool,
+    visit: &mut dyn FnMut(EntryRef<'_>),
+) -> Option<FieldCursor> {
+    let Census { bytes, keys, .. } = table.census();
+    if few || bytes > keys * PIN_FIELD_BYTES {
+        table.scan_bucket(hasher, at, visit)
+    } else {
+        table.scan_segment(hasher, at, visit)
     }
 }
 

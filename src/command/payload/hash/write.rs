@@ -24,7 +24,8 @@ pub enum WrittenHash {
     RedisDueTable {
         /// The number of fields.
         fields: usize,
-        /// The least due time of all fields, in Unix milliseconds; not negative.
+        /// The least due time of all fields, or an earlier one that a field had, in Unix
+        /// milliseconds; not negative.
         least_due: i64,
     },
     /// A table of so many fields with due times, which Valkey accepts since 9.
@@ -32,7 +33,7 @@ pub enum WrittenHash {
 }
 
 /// Writes the payload of a hash: the bytes that the host's DUMP would return for the same fields in
-/// the same order, up to the footer.
+/// the same order, but for the least due time that they are counted from.
 pub struct HashWriter {
     form: WrittenHash,
     /// The payload so far, or the listpack.
@@ -86,6 +87,11 @@ impl HashWriter {
             to.extend(expire_at.unwrap_or(-1).to_le_bytes());
         }
         self.checksum.keep_up(to);
+    }
+
+    /// Gets memory for so many more bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
     }
 
     /// How many bytes there are so far.

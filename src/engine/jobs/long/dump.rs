@@ -5,6 +5,7 @@ use std::mem::take;
 use super::fields::FieldSink;
 use crate::command::{Dumped, Limits, Reply};
 use crate::engine::Slice;
+use crate::limits::DUMPED_AT_ONCE_BYTES;
 use crate::store::{EntryRef, FieldRef, Fields, Now, SharedValue, WrongType};
 
 impl FieldSink for Dumped {
@@ -24,6 +25,10 @@ impl FieldSink for Dumped {
     #[inline]
     fn add(&mut self, field: FieldRef<'_>, _: &Now) {
         Dumped::add(self, field);
+    }
+
+    fn make_room(&mut self) {
+        self.reserve(DUMPED_AT_ONCE_BYTES);
     }
 
     fn least_bytes(&self) -> usize {

@@ -30,6 +30,10 @@ pub trait FieldSink {
     /// Adds a field of that moment. Its expiry may have passed by then.
     fn add(&mut self, field: FieldRef<'_>, now: &Now);
 
+    /// Gets memory for the next fields: while the shard is held there is no time to move what has
+    /// been added.
+    fn make_room(&mut self) {}
+
     /// The least size of the reply so far, in bytes.
     fn least_bytes(&self) -> usize;
 
@@ -89,6 +93,8 @@ impl<S: FieldSink + Send> Part for FieldsPart<S> {
 pub struct FieldsReader {
     db: u32,
     key: Box<[u8]>,
+    /// Whether a client gets the reply: then it may be too large.
+    is_for_client: bool,
     stage: ReadStage,
     /// Whether there is such a key, once that has been looked up.
     is_there: Option<bool>,
@@ -117,10 +123,21 @@ enum ReadStop {
 }
 
 impl FieldsReader {
-    /// Of this key.
+    /// Of this key, for a reply to a client.
     pub fn new(db: u32, key: &[u8]) -> Self {
-        let (key, stage) = (key.into(), ReadStage::Begin);
-        FieldsReader { db, key, stage, is_there: None, expire_at: None, total: 0, visited: 0 }
+        let (key, stage, is_for_client) = (key.into(), ReadStage::Begin, true);
+        let (is_there, expire_at, total, visited) = (None, None, 0, 0);
+        FieldsReader { db, key, is_for_client, stage, is_there, expire_at, total, visited }
+    }
+
+    /// Of this key, whose fields no client gets.
+    pub fn for_nobody(db: u32, key: &[u8]) -> Self {
+        FieldsReader { is_for_client: false, ..FieldsReader::new(db, key) }
+    }
+
+    /// The most bytes of the reply and of what has changed since the first field was read.
+    fn most(&self, slice: &Slice<'_>) -> usize {
+        if self.is_for_client { slice.most_reply() } else { usize::MAX }
     }
 
     /// When the key was to expire at the moment of its fields.
@@ -153,19 +170,21 @@ impl FieldsReader {
     }
 
     fn step<S: FieldSink>(&mut self, slice: &Slice<'_>, sink: &mut S) -> Result<(), ReadStop> {
+        let most = self.most(slice);
         match &mut self.stage {
             ReadStage::Begin => self.stage = self.begin(slice, sink)?,
             ReadStage::Read(pin, now) if pin.needs_shard() => {
+                sink.make_room();
                 let kept = read_some(pin, slice, S::IS_SLOW, &mut |field| {
                     self.visited += 1;
                     sink.add(field, now);
                 })?;
-                if sink.least_bytes() + kept > slice.most_reply() {
+                if sink.least_bytes().saturating_add(kept) > most {
                     return Err(ReadStop::Refused(Error::ReplyTooLarge));
                 }
             }
             ReadStage::Read(pin, now) => {
-                if !pin.visit_changed(&mut |field| sink.add(field, now)) {
+                if !pin.visit_changed(S::IS_SLOW, &mut |field| sink.add(field, now)) {
                     self.stage = ReadStage::End;
                 }
             }
@@ -190,7 +209,7 @@ impl FieldsReader {
             is_there = edit.is_there();
             expire_at = edit.read().and_then(|entry| entry.expire_at());
             total = edit.fields().ok().flatten().map_or(0, Fields::len);
-            begin_with(edit, slice.most_reply(), &limits, sink)
+            begin_with(edit, self.most(slice), &limits, sink)
         });
         slice.release(shard, held);
         (self.is_there, self.expire_at, self.total) = (Some(is_there), expire_at, total as u64);

@@ -29,7 +29,7 @@ impl PinnedRead {
             self.pin.visit_some(store, few, &mut visit).expect("no limit");
             return true;
         }
-        if self.pin.visit_changed(&mut visit) {
+        if self.pin.visit_changed(few, &mut visit) {
             return true;
         }
         let count = self.given.len();
