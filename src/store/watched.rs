@@ -78,6 +78,11 @@ impl Watched {
         mark.is_some_and(|mark| !mark.told.contains(&db))
     }
 
+    /// Whether the host watches this name in some database.
+    pub fn has_mark(&self, key: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|marks| marks.by_name.contains_key(key))
+    }
+
     /// The mark of a name that is requested now: no database has been notified; its expiries stay.
     pub fn ask(&mut self, name: &Arc<[u8]>) -> &mut WatchedName {
         let marks = self.0.get_or_insert_default();

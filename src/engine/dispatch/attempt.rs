@@ -451,7 +451,9 @@ impl Engine {
         }
         // Other actions may change keys of another database too: no need to know which.
         if !matches!(call.row().action, Action::EachKey(_)) {
-            return true;
+            return names
+                .iter()
+                .any(|&(hash, key)| of_shard(held, self.shards().of(hash)).watched.has_mark(key));
         }
         let mut found = false;
         for &(hash, key) in names {

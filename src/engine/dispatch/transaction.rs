@@ -189,12 +189,13 @@ impl Holding<'_> {
             return false;
         }
         let (engine, held) = (self.engine, &mut self.held);
-        calls.filter(|call| call.row().flags.write).any(|call| match call.row().action {
+        calls.filter(|call| call.row().flags.write).any(|call| {
             // These may change keys of another database too: no need to know which.
-            Action::ManyKeys(_) => true,
-            _ => call.row().key_arguments(&call.args).any(|key| {
-                of_shard(held, engine.shards().of_key(key)).watched.concerns(call.db, key)
-            }),
+            let is_many = matches!(call.row().action, Action::ManyKeys(_));
+            call.row().key_arguments(&call.args).any(|key| {
+                let watched = &of_shard(held, engine.shards().of_key(key)).watched;
+                if is_many { watched.has_mark(key) } else { watched.concerns(call.db, key) }
+            })
         })
     }
 
