@@ -6,8 +6,8 @@ use super::bitmap::bit_offset;
 use super::bits::{Field, Overflow};
 use super::string::ELEMENT_BYTES;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, Limits, OneKey, Reply,
-    Run, arg, docs, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, Limits, LooksUp,
+    OneKey, Reply, Run, arg, docs, parse_integer, word,
 };
 use crate::limits::PART_NAME_BYTES;
 use crate::store::{Origin, ValueParts};
@@ -40,6 +40,7 @@ pub(super) static BITFIELD: Command = Command {
     name: "bitfield",
     arity: -2,
     keys: Keys::Fields,
+    looks_up: LooksUp::FirstWithoutWrite,
     docs: docs("Reads, writes and adds to numbers of any width at any bit of a key's value.")
         .costs("O(1) for each operation, if the value does not grow")
         .takes(&[

@@ -161,6 +161,8 @@ pub enum LooksUp {
     First,
     /// That of its first key, with the word GET.
     FirstWithGet,
+    /// That of its first key, without the words SET and INCRBY.
+    FirstWithoutWrite,
     /// All but that of the first key, which it writes.
     BehindFirst,
 }
@@ -461,6 +463,9 @@ impl Command {
             LooksUp::Nothing | LooksUp::BehindFirst => false,
             LooksUp::First => true,
             LooksUp::FirstWithGet => (3..args.len()).any(|at| args.is(at, "get")),
+            LooksUp::FirstWithoutWrite => {
+                !(2..args.len()).any(|at| args.is(at, "set") || args.is(at, "incrby"))
+            }
         }
     }
 

@@ -103,6 +103,16 @@ const COUNTED: &[&str] = &[
     "EVAL 'nosuch(' 0",
     "SET p 1 PX 1",
     "DBSIZE",
+    "BITFIELD bits",
+    "BITFIELD bits GET u8 0",
+    "BITFIELD bits SET u8 0 7 GET u8 0",
+    "BITFIELD bits GET u8 0 get u8 8",
+    "BITFIELD bits OVERFLOW SAT incrby u8 0 7",
+    "BITFIELD bits OVERFLOW SAT GET u8 0",
+    "BITFIELD bits GET u99 0",
+    "BITFIELD hash GET u8 0",
+    "BITFIELD hash SET u8 0 1",
+    "BITFIELD_RO bits GET u8 0",
 ];
 
 /// The fields of a line such as `calls=1,usec=2`.
