@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use super::latency::LatencyMonitor;
-use crate::command::{Args, COMMANDS, Command};
+use crate::command::{Action, Args, COMMANDS, Command, PortCommand};
 use crate::limits::{
     SLOW_ARGUMENT_BYTES, SLOW_ARGUMENTS, SLOW_CALLS, SLOW_CALLS_DEFAULT, SLOWER_THAN_DEFAULT,
     TIMED_EACH_BELOW,
@@ -132,7 +132,29 @@ impl SlowLog {
         slower_than >= 0 && took.as_micros() >= slower_than as u128
     }
 
-    /// Logs a command that [ran for long](Self::ran_for).
+    /// Runs a command that is not timed otherwise, and logs it if it was slow.
+    #[inline]
+    pub fn timed<R>(
+        &self,
+        command: usize,
+        args: &Args<'_>,
+        from: impl FnOnce() -> CalledFrom,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        if !self.times(may_be_slow(COMMANDS[command])) {
+            return run();
+        }
+        let began = Instant::now();
+        let result = run();
+        let took = began.elapsed();
+        if self.ran_for(took) {
+            self.log(took, command, args, from);
+        }
+        result
+    }
+
+    /// Logs a command that [ran for long](Self::ran_for). Not EXEC, as in Redis: its commands are
+    /// logged.
     pub fn log(
         &self,
         took: Duration,
@@ -140,7 +162,9 @@ impl SlowLog {
         args: &Args<'_>,
         from: impl FnOnce() -> CalledFrom,
     ) {
-        self.add(took, words(command, args), from());
+        if !matches!(COMMANDS[command].action, Action::Port(PortCommand::Exec)) {
+            self.add(took, words(command, args), from());
+        }
     }
 
     /// Logs a slow command.

@@ -40,7 +40,12 @@ pub fn say_exec_replies(caller: &mut RespCaller<'_>) {
                     }
                     _ => run_own(caller, named, &args),
                 }
-                caller.turn.alone.command_ended(began);
+                let (took, log) =
+                    (caller.turn.alone.command_ended(began), &caller.engine().slow_log);
+                if caller.session.flow.state != State::Waiting && log.ran_for(took) {
+                    let client = &caller.session.flow.client;
+                    log.log(took, named.number, &args, || client.called_from());
+                }
             }
         }
         caller.session.exec_replies = Some(exec_replies);

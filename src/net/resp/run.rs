@@ -182,7 +182,7 @@ fn run_alone(caller: &mut RespCaller<'_>, args: &ArgList, input: &[u8]) {
     count(&caller.worker.counts().commands, 1);
 }
 
-/// Logs a slow command that has its reply. Those between MULTI and EXEC are logged with EXEC.
+/// Logs a slow command that has its reply. What MULTI queues is logged when EXEC runs it.
 #[cold]
 fn log_slow(caller: &RespCaller<'_>, args: &Args<'_>, took: Duration) {
     let session = &caller.session;

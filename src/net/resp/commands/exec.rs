@@ -15,6 +15,7 @@ use crate::engine::{
     Author, Call, Denied, Engine, Gate, Host, Intent, JobOwner, JobReply, Locked, PasswordSum,
     Refusal, ScriptCaller, ScriptReply, ShardNumbers, User,
 };
+use crate::net::client::Client;
 use crate::net::resp::RespReply;
 use crate::net::resp::scripts::note_error;
 use crate::net::resp::transaction::{ExecReply, Transaction};
@@ -42,9 +43,23 @@ pub(super) struct ScriptStep<'a> {
 
 /// Whose transaction it is.
 pub(super) struct ExecAsker {
+    pub(super) client: Arc<Client>,
     pub(super) user: Arc<User>,
     pub(super) db: u32,
     pub(super) resp3: bool,
+}
+
+impl ExecAsker {
+    /// Runs one of the commands; logs it if it is slow.
+    fn timed<R>(
+        &self,
+        engine: &Engine,
+        command: usize,
+        args: &Args<'_>,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        engine.slow_log.timed(command, args, || self.client.called_from(), run)
+    }
 }
 
 /// What EXEC does for all its commands.
@@ -317,16 +332,22 @@ pub(super) fn run_as_unit(
         let mut plan = Plan::new(engine, door, transaction, &all, user, asker.db, limits);
         plan.set_time(engine.shards().main_now(locked).ms(), transaction);
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(|| refusal));
-        let run = |call: &Call<'_>, transcript: &mut Transcript| match call.row().action {
-            Action::Door(which) => run_by_host(locked, host, call, which, user).play(transcript),
-            _ => engine.run_waiting(locked, call, transcript),
+        let run = |call: &Call<'_>, transcript: &mut Transcript| {
+            asker.timed(engine, call.command, &call.args, || match call.row().action {
+                Action::Door(which) => {
+                    run_by_host(locked, host, call, which, user).play(transcript)
+                }
+                _ => engine.run_waiting(locked, call, transcript),
+            })
         };
         let script = |step: &ScriptStep<'_>| {
             let (db, resp3) = (step.db, asker.resp3);
             let caller = ScriptCaller { user: &step.user.name, db, resp3 };
             let (mut reply, mut has_run) = (ScriptReply::new(), false);
-            host.run_scripts(locked, &caller, &mut |run| {
-                has_run = run(COMMANDS[step.number], &step.args, &mut reply);
+            asker.timed(engine, step.number, &step.args, || {
+                host.run_scripts(locked, &caller, &mut |run| {
+                    has_run = run(COMMANDS[step.number], &step.args, &mut reply);
+                })
             });
             if has_run {
                 let slot = engine.main_slot(locked);

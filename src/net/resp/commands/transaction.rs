@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use super::exec::{ExecAsker, Plan, aborted, run_as_unit};
 use super::login::selected;
-use crate::command::{Action, Args, Error, Named, PortCommand, Reply, Transcript};
+use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 use crate::engine::{Apart, Call, Engine, Gate, Host, Intent, Locked, RefusalReason, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::flow::State;
@@ -197,12 +197,14 @@ fn try_exec(caller: &mut RespCaller<'_>, transaction: &Transaction) -> Tried {
     };
     plan.set_time(now, transaction);
     let refusals = take(&mut plan.refusals);
+    let from = || session.flow.client.called_from();
+    let mut run = |call: &Call<'_>, reply: &mut dyn Reply| {
+        engine.slow_log.timed(call.command, &call.args, from, || holding.run(call, reply))
+    };
     let tried = if plan.has_own {
-        let run = |call: &Call<'_>, transcript: &mut Transcript| holding.run(call, transcript);
-        Tried::ExecReply(plan.run(engine, run, |_| None))
+        Tried::ExecReply(plan.run(engine, |call, transcript| run(call, transcript), |_| None))
     } else {
-        let mut reply = session.reply(caller.output);
-        plan.run_and_say(&mut reply, |call, reply| holding.run(call, reply));
+        plan.run_and_say(&mut session.reply(caller.output), |call, reply| run(call, reply));
         Tried::Done
     };
     holding.let_go();
@@ -218,7 +220,9 @@ fn try_exec(caller: &mut RespCaller<'_>, transaction: &Transaction) -> Tried {
 fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
     let Some(user) = caller.session.access.user.clone() else { return };
     let (limits, shared) = (caller.limits.in_one_go(), Arc::clone(&caller.worker.shared));
-    let asker = ExecAsker { user, db: caller.session.access.db, resp3: caller.session.resp3 };
+    let session = &*caller.session;
+    let (client, db, resp3) = (Arc::clone(&session.flow.client), session.access.db, session.resp3);
+    let asker = ExecAsker { client, user, db, resp3 };
     let writes =
         transaction.flags.is_some_and(|flags| flags.write || flags.host_write || flags.script);
     let channels = transaction.publishes_to();
