@@ -45,13 +45,25 @@ fn restored(engine: &Engine, payload: &[u8]) {
     }
 }
 
-/// DUMP and RESTORE do not change key `a`.
+/// DUMP and RESTORE do not change key `a`. There is none if all fields of a hash had expired.
 fn comes_back(engine: &Engine) {
-    let value = run(engine, &[b"get", b"a"]);
-    assert!(text(&value).len() <= MAX_VALUE_BYTES);
+    let value = value_of(engine, b"a");
     let payload = run(engine, &[b"dump", b"a"]);
+    if payload == b"$-1\r\n" {
+        return assert_eq!(value, payload);
+    }
     assert_eq!(run(engine, &[b"restore", b"b", b"0", text(&payload), b"replace"]), b"+OK\r\n");
-    assert_eq!(run(engine, &[b"get", b"b"]), value);
+    assert_eq!(value_of(engine, b"b"), value);
+}
+
+/// The value of a string, and of a hash how many fields it has: `hash_payload` has more about them.
+fn value_of(engine: &Engine, key: &[u8]) -> Vec<u8> {
+    let value = run(engine, &[b"get", key]);
+    if value.starts_with(b"-WRONGTYPE") {
+        return run(engine, &[b"hlen", key]);
+    }
+    assert!(value.len() <= MAX_VALUE_BYTES + 20);
+    value
 }
 
 /// The string in a reply.
