@@ -167,20 +167,20 @@ random_stage() {
 differential_stage() {
     heading "random commands against the stock commands"
     run cargo build --release --locked
-    run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test host differential::
+    run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --workspace --test host differential::
 }
 
 large_stage() {
     heading "a hash of ten million fields, a message to ten thousand subscribers"
     run cargo build --release --locked
-    run env MIDI_HASH_FIELDS=10000000 MIDI_SUBSCRIBERS=10000 cargo test --release --locked --test host --test port -- \
+    run env MIDI_HASH_FIELDS=10000000 MIDI_SUBSCRIBERS=10000 cargo test --release --locked --workspace --test host --test port -- \
         hashes_huge:: pubsub_many:: --nocapture --test-threads 1
 }
 
 linearizability_stage() {
     heading "histories of many clients: is there an order that explains them"
     run cargo build --release --locked
-    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability
+    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --workspace --test host linearizability
 }
 
 sockets_stage() {
@@ -253,7 +253,7 @@ redis_units_stage() {
     [ -n "$new" ] || new=$(redis_tests 8.6.3) || skip "could not fetch the sources of Redis 8.6"
     run cargo build --release --locked
     run env ${old:+MIDI_REDIS_TESTS="$old"} ${new:+MIDI_REDIS_8_TESTS="$new"} \
-        cargo test --release --locked --test tools redis_suite::
+        cargo test --release --locked --workspace --test tools redis_suite::
 }
 
 all=(loom aarch64 musl asan tsan fuzz random differential linearizability large sockets io_uring snapshots failovers redis_units)
