@@ -230,6 +230,56 @@ fn a_dump_is_whole_whatever_becomes_of_the_key() {
     }
 }
 
+/// In Redis's form and in Valkey's: times are changed once the first fields have been read.
+#[test]
+fn a_dump_keeps_when_fields_expire() {
+    const FIELDS: usize = 5000;
+    let ported = narrow("");
+    let mut other = ported.host();
+    let due = 4_102_444_800_000;
+    for (mut reader, prefix) in doors(&ported) {
+        other.run("MIDI.FLUSHALL");
+        fill(&mut other, "h", FIELDS, &"v".repeat(LENGTH));
+        for field in (0..FIELDS).step_by(2) {
+            other.run(&format!("MIDI.HPEXPIREAT h {} FIELDS 1 field:{field}", due + field));
+        }
+        begin_with("dump", &mut reader, prefix, "h", &mut ported.client());
+        for field in 0..100 {
+            other.run(&format!("MIDI.HPERSIST h FIELDS 1 field:{}", 2 * field));
+            other.run(&format!("MIDI.HPEXPIREAT h 1 FIELDS 1 field:{}", 1000 + field));
+        }
+        let payload = reader.read();
+        let restore = [&b"MIDI.RESTORE"[..], b"restored", b"0", payload.bytes()];
+        assert_eq!(other.call(&restore), Value::ok());
+        for field in 0..FIELDS {
+            let told = other.run(&format!("MIDI.HPEXPIRETIME restored FIELDS 1 field:{field}"));
+            let expected = if field % 2 == 0 { (due + field) as i64 } else { -1 };
+            assert_eq!(told, Value::Array(vec![Value::Integer(expected)]), "field:{field}");
+        }
+    }
+}
+
+#[test]
+fn large_hashes_are_exported_in_one_go_where_nobody_waits() {
+    for mode in [Mode::Adaptive, Mode::Safe] {
+        let ported = Ported::start(mode.builder());
+        let mut host = ported.host();
+        fill(&mut host, "h", 5000, "5");
+        host.ok("MULTI");
+        host.run("MIDI.EXPORT h");
+        host.run("HLEN h");
+        let said = host.run("EXEC").array();
+        assert_eq!(said[0].clone().array()[0], Value::Integer(1));
+        assert_eq!(said[1], Value::Integer(5000));
+        assert_eq!(host.integer("MIDI.HLEN h"), 5000);
+        assert_eq!(host.run("MIDI.EXPORT h REPLACE").array()[0], Value::Integer(1));
+        assert_eq!(host.integer("MIDI.HSET h field:1 6"), 0);
+        assert_eq!(host.run("MIDI.EXPORT h REPLACE MOVE").array()[0], Value::Integer(1));
+        assert_eq!(host.run("HGET h field:1"), Value::bulk("6"));
+        assert_eq!(host.integer("MIDI.EXISTS h"), 0);
+    }
+}
+
 #[test]
 fn names_and_values_are_listed_alone() {
     let ported = narrow("");
