@@ -3,6 +3,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::classes::{CLASSES, MAX_SMALL, class_of};
 use super::system::CHUNK_BYTES;
@@ -58,27 +59,33 @@ fn alone<R: Send>(run: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn blocks_are_apart(
-        steps in prop::collection::vec((0..40usize, 1..2200usize, any::<u8>()), 1..600),
-    ) {
-        alone(|| {
-            let before = own().0;
-            let mut blocks = BTreeMap::new();
-            for (place, bytes, mark) in steps {
-                // Whoever is replaced checks its bytes.
-                blocks.insert(place, Block::new(bytes, mark));
-            }
-            let slots = blocks.values().map(|block| block.bytes).filter(|bytes| *bytes <= MAX_SLOT);
-            let (used, taken) = (own().0 - before, slots.sum::<usize>());
-            assert!(used >= taken && used <= taken + taken / 8, "{used} for {taken}");
-            drop(blocks);
-            assert_eq!(own().0, before);
+#[test]
+fn blocks_are_apart() {
+    let steps = prop::collection::vec((0..40usize, 1..2200usize, any::<u8>()), 1..600);
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    // All cases in one thread: of very many, some would have the arena of another test's.
+    alone(|| {
+        let outcome = TestRunner::new(config).run(&steps, |steps| {
+            check_blocks(steps);
+            Ok(())
         });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    });
+}
+
+/// Each step puts a block of so many bytes, with this mark, in a place.
+fn check_blocks(steps: Vec<(usize, usize, u8)>) {
+    let before = own().0;
+    let mut blocks = BTreeMap::new();
+    for (place, bytes, mark) in steps {
+        // Whoever is replaced checks its bytes.
+        blocks.insert(place, Block::new(bytes, mark));
     }
+    let slots = blocks.values().map(|block| block.bytes).filter(|bytes| *bytes <= MAX_SLOT);
+    let (used, taken) = (own().0 - before, slots.sum::<usize>());
+    assert!(used >= taken && used <= taken + taken / 8, "{used} for {taken}");
+    drop(blocks);
+    assert_eq!(own().0, before);
 }
 
 #[test]
