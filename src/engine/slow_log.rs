@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use super::latency::LatencyMonitor;
 use crate::command::{Action, Args, COMMANDS, Command, PortCommand};
 use crate::limits::{
-    SLOW_ARGUMENT_BYTES, SLOW_ARGUMENTS, SLOW_CALLS, SLOW_CALLS_DEFAULT, SLOWER_THAN_DEFAULT,
-    TIMED_EACH_BELOW,
+    AHEAD_ARGUMENTS, SLOW_ARGUMENT_BYTES, SLOW_ARGUMENTS, SLOW_CALLS, SLOW_CALLS_DEFAULT,
+    SLOWER_THAN_DEFAULT, TIMED_EACH_BELOW,
 };
 
 /// The last slow commands of both doors.
@@ -132,7 +132,7 @@ impl SlowLog {
         slower_than >= 0 && took.as_micros() >= slower_than as u128
     }
 
-    /// Runs a command that is not timed otherwise, and logs it if it was slow.
+    /// Runs one of EXEC's commands, and logs it if it was slow.
     #[inline]
     pub fn timed<R>(
         &self,
@@ -141,7 +141,9 @@ impl SlowLog {
         from: impl FnOnce() -> CalledFrom,
         run: impl FnOnce() -> R,
     ) -> R {
-        if !self.times(may_be_slow(COMMANDS[command])) {
+        let row = COMMANDS[command];
+        let is_scripting = matches!(row.action, Action::Port(PortCommand::Scripting(_)));
+        if !self.times(may_be_slow(row) || is_scripting || args.len() > AHEAD_ARGUMENTS) {
             return run();
         }
         let began = Instant::now();
@@ -162,7 +164,7 @@ impl SlowLog {
         args: &Args<'_>,
         from: impl FnOnce() -> CalledFrom,
     ) {
-        if !matches!(COMMANDS[command].action, Action::Port(PortCommand::Exec)) {
+        if !COMMANDS[command].flags.skip_slowlog {
             self.add(took, words(command, args), from());
         }
     }

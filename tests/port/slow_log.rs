@@ -55,10 +55,8 @@ fn all_commands_are_logged_if_the_threshold_is_zero() {
     client.run("MGET a b");
     client.call(&["EVAL", "return 1", "0"]);
     // On a worker, with a command of the port's own, and on the main thread.
-    for commands in [&["GET a", "MGET a b"][..], &["GET a", "SLOWLOG LEN"], &["GET b", "KEYS a"]] {
-        client.ok("MULTI");
-        commands.iter().for_each(|line| drop(client.run(line)));
-        client.run("EXEC");
+    for commands in [["GET a", "MGET a b"], ["GET a", "PING"], ["GET b", "KEYS a"]] {
+        client.pipeline(&["MULTI", commands[0], commands[1], "EXEC"].map(words));
     }
     client.run("NOSUCH");
     let expected = [
@@ -73,7 +71,7 @@ fn all_commands_are_logged_if_the_threshold_is_zero() {
         "GET a",
         "MGET a b",
         "GET a",
-        "SLOWLOG LEN",
+        "PING",
         "GET b",
         "KEYS a",
     ];
@@ -91,6 +89,24 @@ fn all_commands_are_logged_if_the_threshold_is_zero() {
     let next = asker.run("SLOWLOG GET").array().remove(0).array();
     assert_eq!(next[0].integer(), first[0].integer() + 1);
     assert!((next[1].integer() - first[1].integer()).abs() < 1_000, "both are now");
+}
+
+#[test]
+fn each_command_of_exec_has_its_own_time() {
+    let ported = ported();
+    let mut client = ported.client();
+    set_threshold(&ported, 1);
+    let mut set = vec!["HSET".to_owned(), "h".to_owned()];
+    set.extend((0..100_000).map(|number| number.to_string()));
+    let one = |word: &str| vec![word.to_owned()];
+    client.pipeline(&[one("MULTI"), set, one("PING"), one("EXEC")]);
+    let micros = |name: &str, client: &mut Client| -> i64 {
+        let calls = client.run("SLOWLOG GET").array().into_iter().map(Value::array);
+        let of_name = calls.filter(|call| call[3].clone().array()[0].text() == name);
+        of_name.map(|call| call[2].integer()).sum()
+    };
+    let (set, ping) = (micros("HSET", &mut client), micros("PING", &mut client));
+    assert!(set > 2 * ping, "{set} and {ping}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
 use crate::engine::shards::{HeldShard, KEYS_INLINE, KeyAt, ManyHeld, of_shard};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{KEYS_AT_ONCE, LINES_OF_STRING};
-use crate::store::{Done, Edit, KeyHash, Now};
+use crate::store::{Done, Edit, KeyHash, Now, Watched};
 
 impl Engine {
     /// Tries to run a command on this thread.
@@ -449,11 +449,10 @@ impl Engine {
         if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }
-        // Other actions may change keys of another database too: no need to know which.
         if !matches!(call.row().action, Action::EachKey(_)) {
-            return names
-                .iter()
-                .any(|&(hash, key)| of_shard(held, self.shards().of(hash)).watched.has_mark(key));
+            return names.iter().any(|&(hash, key)| {
+                is_watched(&of_shard(held, self.shards().of(hash)).watched, call, key)
+            });
         }
         let mut found = false;
         for &(hash, key) in names {
@@ -465,5 +464,15 @@ impl Engine {
             }
         }
         found
+    }
+}
+
+/// Whether the host must be notified if this call changes the key.
+pub(super) fn is_watched(watched: &Watched, call: &Call<'_>, key: &[u8]) -> bool {
+    if call.row().leaves_its_db() {
+        // No need to know for which other database.
+        watched.has_mark(key)
+    } else {
+        watched.concerns(call.db, key)
     }
 }

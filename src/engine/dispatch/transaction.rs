@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
+use super::attempt::is_watched;
 use crate::command::{Action, Error, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
@@ -190,11 +191,8 @@ impl Holding<'_> {
         }
         let (engine, held) = (self.engine, &mut self.held);
         calls.filter(|call| call.row().flags.write).any(|call| {
-            // These may change keys of another database too: no need to know which.
-            let is_many = matches!(call.row().action, Action::ManyKeys(_));
             call.row().key_arguments(&call.args).any(|key| {
-                let watched = &of_shard(held, engine.shards().of_key(key)).watched;
-                if is_many { watched.has_mark(key) } else { watched.concerns(call.db, key) }
+                is_watched(&of_shard(held, engine.shards().of_key(key)).watched, call, key)
             })
         })
     }

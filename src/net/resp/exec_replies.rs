@@ -31,6 +31,8 @@ pub fn say_exec_replies(caller: &mut RespCaller<'_>) {
             ExecReply::Own => {
                 let args = exec_replies.transaction.arguments_of(at);
                 let args = Args::new(&args);
+                // Not when the last command ended: EXEC has run others since.
+                caller.turn.alone.interrupt();
                 let began = caller.turn.alone.command_begins();
                 let named = exec_replies.transaction.commands[at].named;
                 match named.row().action {
