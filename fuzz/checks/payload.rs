@@ -47,11 +47,11 @@ fn restored(engine: &Engine, payload: &[u8]) {
 
 /// DUMP and RESTORE do not change key `a`. There is none if all fields of a hash had expired.
 fn comes_back(engine: &Engine) {
-    let value = value_of(engine, b"a");
     let payload = run(engine, &[b"dump", b"a"]);
     if payload == b"$-1\r\n" {
-        return assert_eq!(value, payload);
+        return assert_eq!(run(engine, &[b"get", b"a"]), payload);
     }
+    let value = value_of(engine, b"a");
     assert_eq!(run(engine, &[b"restore", b"b", b"0", text(&payload), b"replace"]), b"+OK\r\n");
     assert_eq!(value_of(engine, b"b"), value);
 }
@@ -62,7 +62,7 @@ fn value_of(engine: &Engine, key: &[u8]) -> Vec<u8> {
     if value.starts_with(b"-WRONGTYPE") {
         return run(engine, &[b"hlen", key]);
     }
-    assert!(value.len() <= MAX_VALUE_BYTES + 20);
+    assert!(text(&value).len() <= MAX_VALUE_BYTES);
     value
 }
 

@@ -148,7 +148,7 @@ pub fn payload_of_hash(fields: Fields<'_>, limits: &Limits) -> Vec<u8> {
     writer.finish()
 }
 
-/// For these fields, which it gets next: it writes them in the form in which the host's DUMP would.
+/// A writer for these fields, which are added next, in the form that the host's DUMP would choose.
 fn hash_writer(fields: Fields<'_>, limits: &Limits) -> HashWriter {
     let count = fields.len();
     // Hosts write longer ones in different ways.

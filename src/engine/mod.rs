@@ -149,8 +149,9 @@ impl Engine {
     }
 
     /// The host has crashed, and is about to test all memory, which changes it for a moment: the
-    /// workers end their turns and touch none any more, not even their stacks. Waits for that, and
-    /// for a worker that has crashed itself in vain. Takes no lock, for the handler of a signal.
+    /// workers end their turns and touch none any more, not even their stacks. Waits for that, up
+    /// to [`WORKERS_END_IN_CRASH`]: a worker that has crashed itself ends none. Takes no lock, for
+    /// the handler of a signal.
     pub fn end_in_crash(&self) {
         let context = self.context();
         context.is_crashing.store(true, Ordering::Relaxed);

@@ -23,11 +23,9 @@ pub fn signed_32(text: &[u8]) -> Option<i32> {
         return Some(number as i32);
     }
     let (is_negative, digits) = sign_and_digits(text)?;
-    let number: u64 = digits.parse().ok()?;
-    if number > i64::MAX as u64 + u64::from(is_negative) {
-        return None;
-    }
-    Some(if is_negative { number.wrapping_neg() } else { number } as i32)
+    let number: i128 = digits.parse().ok()?;
+    let number = i64::try_from(if is_negative { -number } else { number });
+    number.ok().map(|number| number as i32)
 }
 
 /// A number of one to nine digits, as nearly all are; `None` if the text is something else.

@@ -38,7 +38,7 @@ const CAUSES: [(&str, &str, &str); 16] = [
     (
         "WATCH by nobody, 300 connections",
         "PING",
-        "The port serves its other clients meanwhile, six times as many as Redis's, and that takes \
+        "The port serves its other clients meanwhile, at six times Redis's rate, and that takes \
          the processor from the main thread. With a real-time priority for that thread the mean \
          PING took 1.6 instead of 19 ms.",
     ),
