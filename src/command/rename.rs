@@ -5,9 +5,9 @@ use arrayvec::ArrayVec;
 use super::record::Record;
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, Limits,
-    LoggedAs, LooksUp, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
+    LoggedAs, Long, LongKeys, LooksUp, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
 };
-use crate::store::{Edit, Entry, Type};
+use crate::store::{Edit, Entry, HashCopy};
 
 const RENAMED: &[Arg] = &[arg("key", ArgKind::Key), arg("newkey", ArgKind::SecondKey)];
 
@@ -50,6 +50,7 @@ pub(super) static COPY: Command = Command {
         ],
     },
     logged_as: LoggedAs::Itself(copied),
+    long: Long::FoundAlone(LongKeys::Copy),
     action: Action::ManyKeys(Run::Edit(copy)),
     ..Command::on_keys(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
@@ -129,33 +130,54 @@ fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
 }
 
 fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let args = cx.args;
-    let options = CopyOptions::parse(&args, cx.db, cx.databases)?;
-    let from = KeyPlace { number: 0, key: args.get(1), db: cx.db };
-    let to = KeyPlace { number: 1, key: args.get(2), db: options.db };
-    if cx.cluster == Cluster::OneDatabase && from.db != to.db {
-        return Err(Error::NotInCluster("Copying to another database"));
-    }
-    if from.db == to.db && from.key == to.key {
-        return Err(Error::SameObject);
-    }
-    cx.limits.key(to.key)?;
-    let limits = cx.limits;
-    let is_wanted = cx.at(from).is_there() && (options.replace || !cx.at(to).is_there());
-    let entry = if is_wanted { copy_of(&cx.at(from), to.key, limits)? } else { None };
-    reply.integer(i64::from(entry.is_some()));
-    if let Some(entry) = entry {
-        entry.take_copys_memory();
-        cx.at(to).put(entry);
-        cx.events.note_in(to.number, to.db, Event::COPY_TO);
-    }
+    let copied = cx.copy(None)?;
+    reply.integer(i64::from(copied));
     Ok(())
 }
 
-/// A copy of the key under another name. A large hash is for a worker, like a large reply.
+impl ManyKeys<'_> {
+    /// COPY, with the copy of a hash if that has been made before. True if the key was copied.
+    ///
+    /// # Errors
+    /// [`Error::LongWork`] if the hash has many fields, the copy that was made is not of it, and
+    /// the command can become a job. Nothing has been done then.
+    pub fn copy(&mut self, made: Option<HashCopy>) -> Result<bool, Error> {
+        let (args, limits) = (self.args, self.limits);
+        let options = CopyOptions::parse(&args, self.db, self.databases)?;
+        let from = KeyPlace { number: 0, key: args.get(1), db: self.db };
+        let to = KeyPlace { number: 1, key: args.get(2), db: options.db };
+        if self.cluster == Cluster::OneDatabase && from.db != to.db {
+            return Err(Error::NotInCluster("Copying to another database"));
+        }
+        if from.db == to.db && from.key == to.key {
+            return Err(Error::SameObject);
+        }
+        limits.key(to.key)?;
+        if !self.at(from).is_there() || !options.replace && self.at(to).is_there() {
+            return Ok(false);
+        }
+        let made = made.and_then(|made| self.at(from).end_copy(made, to.key));
+        let copy = match made {
+            Some(copy) => copy,
+            None => copy_of(&self.at(from), to.key, limits)?.ok_or(Error::Internal)?,
+        };
+        copy.take_copys_memory();
+        self.at(to).put(copy);
+        self.events.note_in(to.number, to.db, Event::COPY_TO);
+        Ok(true)
+    }
+}
+
+/// A copy of the key under another name. A hash that takes as much memory as a large reply is for a
+/// worker, one with many fields is long work.
 fn copy_of(from: &Edit<'_>, name: &[u8], limits: &Limits) -> Result<Option<Entry>, Error> {
-    let hash = from.read().filter(|entry| entry.value_type() == Type::Hash);
-    limits.reply(hash.map_or(0, |entry| entry.weight()))?;
+    if let Some(fields) = from.fields().ok().flatten() {
+        let bytes = from.read().map_or(0, |entry| entry.weight());
+        if limits.is_long_read(fields.len(), bytes) {
+            return Err(Error::LongWork);
+        }
+        limits.reply(bytes)?;
+    }
     Ok(from.copy_apart(name))
 }
 

@@ -317,6 +317,8 @@ pub enum LongKeys {
     Mget,
     /// DUMP of a hash that has many fields.
     Dump,
+    /// COPY of a hash that has many fields.
+    Copy,
     /// These parts of all fields of a hash that has many.
     Fields(FieldParts),
 }

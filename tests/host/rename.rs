@@ -326,20 +326,20 @@ fn the_books_stay_right_beside_moves() {
 
 /// The main thread would be busy with it for long.
 #[test]
-fn a_worker_copies_a_large_hash() {
+fn a_large_hash_is_copied_by_a_job() {
     let server = Mode::Adaptive.server();
     let mut client = server.client();
     let mut set = words("MIDI.HSET h");
     set.extend((0..5000).flat_map(|field| [format!("field:{field}").into_bytes(), b"v".to_vec()]));
     assert_eq!(client.call(&set), Value::Integer(5000));
-    let queued = |client: &mut Client| client.info_number("midi_dispatch", "midi_queued");
-    let before = queued(&mut client);
+    let jobs = |client: &mut Client| client.info_number("midi_jobs", "midi_jobs_started");
+    let before = jobs(&mut client);
     assert_eq!(client.integer("MIDI.COPY h copy"), 1);
-    assert_eq!(queued(&mut client) - before, 1);
+    assert_eq!(jobs(&mut client) - before, 1);
     // Nothing is copied.
     assert_eq!(client.integer("MIDI.COPY h copy"), 0);
     assert_eq!(client.integer("MIDI.COPY nosuch copy REPLACE"), 0);
-    assert_eq!(queued(&mut client) - before, 1);
+    assert_eq!(jobs(&mut client) - before, 1);
     client.integer("MIDI.HSET h field:1 other");
     client.pipeline(&["MULTI", "MIDI.COPY h whole", "EXEC"].map(words));
     for (key, value) in [("copy", "v"), ("whole", "other")] {

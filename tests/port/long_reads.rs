@@ -9,21 +9,21 @@ use crate::common::port::Ported;
 use crate::common::{Client, Mode, Random, StopAtEnd, Value, beside, encoded, wait_until, words};
 
 /// A server whose port has one worker, which all clients share.
-fn narrow(arguments: &str) -> Ported {
+pub fn narrow(arguments: &str) -> Ported {
     Ported::start(Mode::Adaptive.builder().load(&format!("threads 1 {arguments}")))
 }
 
 /// The doors, each with its clients' prefix.
-fn doors(ported: &Ported) -> [(Client, &'static str); 2] {
+pub fn doors(ported: &Ported) -> [(Client, &'static str); 2] {
     [(ported.client(), ""), (ported.host(), "MIDI.")]
 }
 
 /// So many fields, and so long ones, that reading them takes hundreds of slices.
-const MANY: usize = 30_000;
-const LENGTH: usize = 1000;
+pub const MANY: usize = 30_000;
+pub const LENGTH: usize = 1000;
 
 /// Makes a hash of them.
-fn fill_many(client: &mut Client) {
+pub fn fill_many(client: &mut Client) {
     fill(client, "h", MANY, &"v".repeat(LENGTH));
 }
 
@@ -39,7 +39,7 @@ pub fn fill(client: &mut Client, key: &str, fields: usize, value: &str) {
 }
 
 /// The running jobs of this name, as MIDI.JOBS lists them: how much of each is done.
-fn jobs(client: &mut Client, name: &str) -> Vec<i64> {
+pub fn jobs(client: &mut Client, name: &str) -> Vec<i64> {
     let jobs = client.run("MIDI.JOBS").array().into_iter().map(Value::map);
     jobs.filter(|job| job["command"].text() == name).map(|job| job["done"].integer()).collect()
 }
@@ -97,6 +97,26 @@ fn others_are_served_while_one_reads() {
     }
 }
 
+/// Moves units between fields of the hash, of which [`fill`] has made so many, adds a field, and
+/// removes it: each time the sum stays.
+pub fn move_units(client: &mut Client, random: &mut Random, fields: usize) {
+    let field = |random: &mut Random| format!("field:{}", random.below(fields));
+    let (from, to) = (field(random), field(random));
+    let new = format!("new:{}", random.below(1_000_000));
+    for changes in [
+        [format!("{from} -3"), format!("{to} 2"), format!("{new} 1")],
+        [format!("{to} 3"), format!("{from} -2"), format!("{new} -1")],
+    ] {
+        let [a, b, c] = changes.map(|it| format!("MIDI.HINCRBY h {it}"));
+        let remove = format!("MIDI.HDEL h {new}");
+        let mut lines = vec!["MULTI", &a, &b, &c, "EXEC"];
+        if c.ends_with("-1") {
+            lines.insert(4, &remove);
+        }
+        client.pipeline(&lines.iter().map(|line| words(line)).collect::<Vec<_>>());
+    }
+}
+
 /// Writers move units between fields, add fields and remove them, while the host forks: its child
 /// takes back what is not in its log.
 #[test]
@@ -104,23 +124,7 @@ fn a_long_read_sees_one_moment() {
     const FIELDS: usize = 20_000;
     let ported = Ported::start(Mode::Adaptive.builder().load("threads 2").config("appendonly yes"));
     fill(&mut ported.host(), "h", FIELDS, "100");
-    let write = |client: &mut Client, random: &mut Random| {
-        let field = |random: &mut Random| format!("field:{}", random.below(FIELDS));
-        let (from, to) = (field(random), field(random));
-        let new = format!("new:{}", random.below(1_000_000));
-        for changes in [
-            [format!("{from} -3"), format!("{to} 2"), format!("{new} 1")],
-            [format!("{to} 3"), format!("{from} -2"), format!("{new} -1")],
-        ] {
-            let [a, b, c] = changes.map(|it| format!("MIDI.HINCRBY h {it}"));
-            let remove = format!("MIDI.HDEL h {new}");
-            let mut lines = vec!["MULTI", &a, &b, &c, "EXEC"];
-            if c.ends_with("-1") {
-                lines.insert(4, &remove);
-            }
-            client.pipeline(&lines.iter().map(|line| words(line)).collect::<Vec<_>>());
-        }
-    };
+    let write = |client: &mut Client, random: &mut Random| move_units(client, random, FIELDS);
     let sum = |values: &mut dyn Iterator<Item = &Value>| {
         values.map(|it| it.text().parse::<i64>().expect("a number")).sum::<i64>()
     };

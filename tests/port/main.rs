@@ -16,6 +16,7 @@ mod hardened;
 mod held_replies;
 mod io;
 mod large;
+mod long_copies;
 mod long_reads;
 mod long_reads_roles;
 mod memcached;

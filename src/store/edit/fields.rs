@@ -4,8 +4,8 @@ use super::{ChangeKind, Edit, Keeping};
 use crate::store::before::FieldNames;
 use crate::store::fields::change;
 use crate::store::{
-    Before, Entry, FieldRef, Fields, FieldsPin, FoundEntry, NewField, SharedValue, Type, UnixMs,
-    Value, WrongType,
+    Before, Entry, FieldRef, Fields, FieldsPin, FoundEntry, HashCopy, NewField, SharedValue, Type,
+    UnixMs, Value, WrongType,
 };
 
 /// What a change of a field was about.
@@ -117,6 +117,19 @@ impl Edit<'_> {
     /// large.
     pub fn pin_fields(&self, most: usize) -> Option<FieldsPin> {
         FieldsPin::new(&*self.read()?, self.hash, most)
+    }
+
+    /// Begins to copy the key's hash: see [`HashCopy`]. `None` if there is none, or a small one.
+    pub fn begin_copy(&self) -> Option<HashCopy> {
+        let entry = self.read()?;
+        HashCopy::new(&entry, self.hash, entry.weight())
+    }
+
+    /// What [`Edit::copy_apart`] gives, made of a copy that was begun before; `None` if the key has
+    /// another value by now, or too much of it has changed.
+    pub fn end_copy(&self, copy: HashCopy, name: &[u8]) -> Option<Entry> {
+        let entry = self.read()?;
+        copy.is_of(&entry).then(|| copy.end(&entry, name))
     }
 
     /// A copy of the key under another name, which shares no fields with it.

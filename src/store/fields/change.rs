@@ -54,7 +54,8 @@ pub fn of_field(hasher: &KeyHasher, key: &[u8], new: NewField<'_>) -> Entry {
     of_large(key, large, None)
 }
 
-fn of_large(key: &[u8], large: LargeHash, expire_at: Option<UnixMs>) -> Entry {
+/// A key with a large hash.
+pub(super) fn of_large(key: &[u8], large: LargeHash, expire_at: Option<UnixMs>) -> Entry {
     Entry::of_reference(LARGE_HASH, key, Arc::new(large), expire_at)
 }
 

@@ -11,9 +11,9 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::FieldRef;
 use super::pin::Pins;
 use super::unfreed::leave;
+use super::{FieldRef, Fields};
 use crate::store::entry::Referred;
 use crate::store::{Entry, EntryRef, KeyHasher, Table, UnixMs, Value};
 
@@ -55,6 +55,14 @@ impl LargeHash {
             large.set(field.name, Value::Inline(field.value), field.expire_at);
         });
         large
+    }
+
+    /// That of an entry, if it has one.
+    pub(super) fn of_entry(entry: &Entry) -> Option<&Self> {
+        match Fields::of_entry(entry) {
+            Ok(Fields::Large(large)) => Some(large),
+            _ => None,
+        }
     }
 
     /// The table of the fields.
@@ -111,6 +119,14 @@ impl LargeHash {
                 }
             }
         })
+    }
+
+    /// Adds a copy of a field of another hash. It shares a large value, and takes the memory of a
+    /// copy all the same.
+    pub(super) fn add_copy(&self, field: &Entry) {
+        let copy = field.copy_as(field.key());
+        copy.take_copys_memory();
+        self.change(|table, hasher| table.put(hasher, hasher.hash(copy.key()), copy));
     }
 
     /// Removes a field, and returns it.

@@ -10,14 +10,18 @@
 
 mod block;
 pub(super) mod change;
+mod copy;
 mod large;
 mod pin;
 mod unfreed;
+#[cfg(test)]
+mod world;
 
 use std::any::Any;
 
 use block::Block;
 pub use change::NewField;
+pub use copy::HashCopy;
 pub use large::FieldCursor;
 use large::LargeHash;
 pub(super) use pin::note_home;

@@ -24,9 +24,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::FieldRef;
 use super::large::{FieldCursor, LargeHash, field_of};
 use super::unfreed::leave;
-use super::{FieldRef, Fields};
 use crate::limits::PIN_FIELD_BYTES;
 use crate::store::hash::SharedKeyHash;
 use crate::store::{Census, Entry, EntryRef, KeyHash, KeyHasher, Store, Table, Value};
@@ -65,6 +65,11 @@ impl Pins {
         }
     }
 
+    /// The hash of the key that has the fields, or was the last to have them.
+    pub(super) fn home(&self) -> KeyHash {
+        self.home.get()
+    }
+
     #[cold]
     fn keep(&self, hash: KeyHash, name: &[u8], hasher: &KeyHasher, was: Option<&Entry>) {
         let mut list = self.list.lock();
@@ -74,7 +79,9 @@ impl Pins {
         self.are_any.store(!list.is_empty(), Relaxed);
     }
 
-    fn add(&self, kept: &Arc<Mutex<PinState>>) {
+    /// Adds a pin of the fields, which the key of this hash has.
+    pub(super) fn add(&self, home: KeyHash, kept: &Arc<Mutex<PinState>>) {
+        self.home.set(home);
         let mut list = self.list.lock();
         list.retain(|pin| pin.strong_count() > 0);
         list.push(Arc::downgrade(kept));
@@ -84,32 +91,49 @@ impl Pins {
 
 /// The key of this hash gets the entry: a pin of its fields must know.
 pub(in crate::store) fn note_home(entry: &Entry, hash: KeyHash) {
-    if let Ok(Fields::Large(large)) = Fields::of_entry(entry) {
+    if let Some(large) = LargeHash::of_entry(entry) {
         large.pins.home.set(hash);
     }
 }
 
+/// What a pin is to know of the fields that change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// What those were that it has not read.
+    Before,
+    /// Which of those that it has read.
+    Names,
+}
+
 /// A pin's place, and what it was given.
-struct PinState {
+pub(super) struct PinState {
+    wanted: Wanted,
     /// The fields before this place have been read; `None` if all have.
-    next: Option<FieldCursor>,
+    pub(super) next: Option<FieldCursor>,
     /// What fields were that have changed.
     changed: Table,
-    /// Fields that were not there: their names.
-    added: Table,
+    /// Fields that were not there, or whose names alone are wanted: their names.
+    pub(super) names: Table,
     /// How many bytes both may have.
     most: usize,
     /// They have more. A change has not been kept, or will not be.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 impl PinState {
+    /// Of a pin that has read nothing, and may keep so many bytes.
+    pub(super) fn new(wanted: Wanted, most: usize) -> Arc<Mutex<Self>> {
+        let (changed, names) = (Table::default(), Table::default());
+        let next = Some(0);
+        Arc::new(Mutex::new(PinState { wanted, next, changed, names, most, is_over: false }))
+    }
+
     fn has(&self, hash: KeyHash, name: &[u8]) -> bool {
-        [&self.changed, &self.added].iter().any(|table| table.find(hash, name).is_some())
+        [&self.changed, &self.names].iter().any(|table| table.find(hash, name).is_some())
     }
 
     fn bytes(&self) -> usize {
-        (self.changed.census().bytes + self.added.census().bytes) as usize
+        (self.changed.census().bytes + self.names.census().bytes) as usize
     }
 
     /// A field is about to change. False if it needs no more of that.
@@ -120,13 +144,16 @@ impl PinState {
         hasher: &KeyHasher,
         was: Option<&Entry>,
     ) -> bool {
-        let Some(next) = self.next.filter(|_| !self.is_over) else { return false };
-        if hash.order() < next || self.has(hash, name) {
+        if self.is_over || self.next.is_none() && self.wanted == Wanted::Before {
+            return false;
+        }
+        let is_read = self.next.is_none_or(|next| hash.order() < next);
+        if is_read != (self.wanted == Wanted::Names) || self.has(hash, name) {
             return true;
         }
-        match was {
+        match was.filter(|_| self.wanted == Wanted::Before) {
             Some(field) => self.changed.put(hasher, hash, field.copy_as(name)),
-            None => self.added.put(hasher, hash, Entry::new(name, Value::Inline(b""), None)),
+            None => self.names.put(hasher, hash, Entry::new(name, Value::Inline(b""), None)),
         }
         self.is_over = self.bytes() > self.most;
         !self.is_over
@@ -136,7 +163,7 @@ impl PinState {
 impl Drop for PinState {
     fn drop(&mut self) {
         leave(std::mem::take(&mut self.changed));
-        leave(std::mem::take(&mut self.added));
+        leave(std::mem::take(&mut self.names));
     }
 }
 
@@ -158,27 +185,21 @@ pub struct FieldsPin {
 impl FieldsPin {
     /// Pins the hash of an entry that is in a shard's table, under a key of this hash.
     pub(in crate::store) fn new(entry: &Entry, home: KeyHash, most: usize) -> Option<Self> {
-        let Ok(Fields::Large(large)) = Fields::of_entry(entry) else { return None };
-        let (changed, added) = (Table::default(), Table::default());
-        let kept = PinState { next: Some(0), changed, added, most, is_over: false };
-        let kept = Arc::new(Mutex::new(kept));
-        large.pins.home.set(home);
-        large.pins.add(&kept);
+        let large = LargeHash::of_entry(entry)?;
+        let kept = PinState::new(Wanted::Before, most);
+        large.pins.add(home, &kept);
         let entry = entry.copy_as(entry.key());
         Some(FieldsPin { entry, kept, changed: None, next_changed: Some(0) })
     }
 
     fn large(&self) -> Option<&LargeHash> {
-        match Fields::of_entry(&self.entry) {
-            Ok(Fields::Large(large)) => Some(large),
-            _ => None,
-        }
+        LargeHash::of_entry(&self.entry)
     }
 
     /// The hash of the key that has the fields, or was the last to have them. It may change, but
     /// not while the shard of it is held.
     pub fn home(&self) -> Option<KeyHash> {
-        self.large().map(|large| large.pins.home.get())
+        self.large().map(|large| large.pins.home())
     }
 
     /// Whether [`FieldsPin::visit_some`] is next, then [`FieldsPin::visit_changed`].
@@ -203,7 +224,7 @@ impl FieldsPin {
             return Err(KeptTooMuch);
         }
         let (Some(large), Some(next)) = (self.large(), kept.next) else { return Ok(0) };
-        let has_changes = !kept.changed.is_empty() || !kept.added.is_empty();
+        let has_changes = !kept.changed.is_empty() || !kept.names.is_empty();
         let (table, hasher) = (large.table(), large.hasher());
         let mut visit = |entry: EntryRef<'_>| {
             let name = entry.key();
@@ -236,7 +257,7 @@ impl FieldsPin {
 
 /// Visits a segment of a table, or a bucket if its fields are long or `few` are wanted. Returns
 /// where to go on.
-fn scan_some(
+pub(super) fn scan_some(
     table: &Table,
     hasher: &KeyHasher,
     at: FieldCursor,

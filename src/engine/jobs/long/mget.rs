@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::on_main::{Answer, OnMain};
 use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, Reply};
 use crate::engine::call::KeptCall;
-use crate::engine::{Call, Engine, HeldShard, Locked, Part, Progress, Slice, Work};
+use crate::engine::{Call, Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::limits::{MANY_TRIES, MGET_PIECE_BYTES, MGET_ROUNDS, MGET_WATCHED};
 use crate::store::{Done, Now, SharedValue, StringRef, UnixMs, read};
 
@@ -83,16 +84,7 @@ enum Stage {
         tries: u8,
     },
     /// The main thread has been asked to do it, because it may wait for tokens.
-    OnMain(Arc<Mutex<Answer>>),
-}
-
-/// The answer of the main thread.
-enum Answer {
-    NotYet,
-    /// A script holds shards: try again.
-    NotNow,
-    /// And the position in the log that the reply must wait for.
-    Copied(Result<Vec<Copied>, Error>, u64),
+    OnMain(OnMain<Result<Vec<Copied>, Error>>),
 }
 
 /// How a step ended.
@@ -158,24 +150,18 @@ impl MgetPart {
     }
 
     fn ask_main(&mut self, engine: &Engine, most: usize) {
-        let answer = Arc::new(Mutex::new(Answer::NotYet));
-        self.stage = Stage::OnMain(Arc::clone(&answer));
         let asked = Arc::clone(&self.asked);
-        engine.context().send_main_task(Box::new(move |locked, engine, _| {
-            // Else the job has been stopped.
-            if Arc::strong_count(&answer) > 1 {
-                *answer.lock() = copy_on_main(locked, engine, &asked, most);
-            }
-        }));
+        let (step, task) = OnMain::new(move |slice| asked.copy_in_one_go(slice, most));
+        self.stage = Stage::OnMain(step);
+        engine.context().send_main_task(task);
     }
 
     fn look_at_answer(&mut self, slice: &Slice<'_>) -> Progress {
-        let Stage::OnMain(answer) = &self.stage else { return Progress::More };
-        let answer = std::mem::replace(&mut *answer.lock(), Answer::NotYet);
-        match answer {
+        let Stage::OnMain(step) = &self.stage else { return Progress::More };
+        match step.take() {
             Answer::NotYet => return Progress::Blocked,
             Answer::NotNow => self.stage = Stage::InOneGo { tries: 0 },
-            Answer::Copied(copied, seen) => {
+            Answer::Done(copied, seen) => {
                 slice.slot.log.see(seen);
                 return self.end_with(copied, slice);
             }
@@ -208,19 +194,6 @@ impl MgetPart {
 /// Counts how many of the keys were found, for INFO.
 fn count_found(copied: &[Copied], slice: &Slice<'_>) {
     copied.iter().for_each(|value| slice.slot.looked_up(value.is_some()));
-}
-
-fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize) -> Answer {
-    if engine.shards().is_in_unit(locked) {
-        return Answer::NotNow;
-    }
-    let slice = Slice::endless(engine, locked);
-    // The job's reply waits for what this copy sees. No reply of the main thread's does.
-    let before = slice.slot.take_seen();
-    let copied = asked.copy_in_one_go(&slice, most);
-    let seen = slice.slot.take_seen();
-    slice.slot.log.see(before);
-    copied.map_or(Answer::NotNow, |copied| Answer::Copied(copied, seen))
 }
 
 /// One attempt to copy the values one after the other.

@@ -1,6 +1,7 @@
 //! The long commands, cut into parts and slices.
 
 mod chunks;
+mod copy;
 mod dump;
 mod each;
 mod field_lists;
@@ -11,6 +12,7 @@ mod keyspace_digest;
 mod lcs;
 mod lost;
 mod mget;
+mod on_main;
 mod populate;
 mod random;
 mod scan;
@@ -59,6 +61,7 @@ fn work_of(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Resu
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
         (_, Long::Found(LongKeys::Lcs)) => return lcs::work(engine, call),
         (_, Long::FoundAlone(LongKeys::Mget)) => return Ok(mget::work(engine, call)),
+        (_, Long::FoundAlone(LongKeys::Copy)) => return Ok(copy::work(engine, call)),
         (_, Long::FoundAlone(LongKeys::Dump)) => {
             return Ok(fields::work(engine, call, Dumped::default()));
         }

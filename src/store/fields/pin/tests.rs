@@ -1,11 +1,5 @@
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::store::{Before, Done, Edit, Keeping, Now, UnixMs};
-
-/// A field's value, and its expiry.
-type Valued = (Vec<u8>, Option<UnixMs>);
-type Model = BTreeMap<Vec<u8>, Valued>;
+use crate::store::fields::world::{Model, Valued, World};
 
 /// One that is read while the hash changes: what it must give, and what it has given.
 struct PinnedRead {
@@ -40,140 +34,7 @@ impl PinnedRead {
     }
 }
 
-/// A shard with a hash, and what it should be.
-struct World {
-    store: Store,
-    hasher: KeyHasher,
-    random: fastrand::Rng,
-    key: &'static str,
-    model: Model,
-    /// The changes since it was `marked`, the newest last.
-    log: Vec<(&'static str, Vec<Before>)>,
-    marked: Model,
-    time: UnixMs,
-}
-
-const KEYS: [&str; 2] = ["a hash", "its other name"];
-
 impl World {
-    fn new(seed: u64) -> Self {
-        World {
-            store: Store::default(),
-            hasher: KeyHasher::default(),
-            random: fastrand::Rng::with_seed(seed),
-            key: KEYS[0],
-            model: Model::new(),
-            log: Vec::new(),
-            marked: Model::new(),
-            time: 1000,
-        }
-    }
-
-    fn edit<R>(&mut self, key: &'static str, work: impl FnOnce(&mut Edit<'_>) -> R) -> R {
-        let mut done = Done::keeping(Keeping::Before);
-        let now = Now::at(self.time).with_horizon(self.time);
-        let hash = self.hasher.hash(key.as_bytes());
-        let (table, name) = (self.store.db(0), key.as_bytes());
-        let result = work(&mut Edit::new(table, &self.hasher, hash, name, &now, &mut done));
-        self.log.push((key, done.take_before().into_vec()));
-        result
-    }
-
-    fn set(&mut self, name: Vec<u8>) {
-        let value = vec![self.random.u8(..); self.random.usize(0..40)];
-        let expire_at = self.random.u8(0..8).eq(&0).then(|| self.time + self.random.i64(0..100));
-        self.model.insert(name.clone(), (value.clone(), expire_at));
-        self.edit(self.key, |edit| edit.set_field(&name, Value::Inline(&value), expire_at))
-            .expect("a hash");
-    }
-
-    fn remove(&mut self, name: &[u8]) {
-        let was_there = self.model.remove(name).is_some();
-        assert_eq!(self.edit(self.key, |edit| edit.remove_field(name)), was_there);
-    }
-
-    fn drawn(&mut self, names: u32) -> Vec<u8> {
-        self.random.u32(0..names).to_le_bytes().to_vec()
-    }
-
-    fn change(&mut self, names: u32) {
-        let name = self.drawn(names);
-        match self.random.u32(0..1000) {
-            0..600 => self.set(name),
-            600..900 => self.remove(&name),
-            900..980 => {
-                let at = self.random.bool().then(|| self.time + self.random.i64(0..100));
-                if let Some((_, expiry)) = self.model.get_mut(&name) {
-                    *expiry = at;
-                }
-                self.edit(self.key, |edit| edit.expire_field(&name, at));
-            }
-            980..990 => {
-                self.time += 5;
-                let time = self.time;
-                self.model.retain(|_, (_, expiry)| expiry.is_none_or(|at| at >= time));
-                // Some segments at a time, of which some may have none that is due.
-                for _ in 0..1000 {
-                    self.edit(self.key, |edit| edit.remove_due_fields(&mut 0));
-                    if self.len() == self.model.len() {
-                        break;
-                    }
-                }
-            }
-            990..994 => self.rename(),
-            994..996 => self.undo(),
-            996..998 => self.mark(),
-            // DEL, or SET over it; sometimes the log brings it back.
-            _ => {
-                self.edit(self.key, |edit| edit.remove());
-                self.model.clear();
-            }
-        }
-        assert_eq!(self.len(), self.model.len());
-    }
-
-    /// Whether these are the fields of the key now.
-    fn has(&self, large: &LargeHash) -> bool {
-        let (table, name) = (self.store.table(0).expect("the first"), self.key.as_bytes());
-        let entry = table.look(self.hasher.hash(name), name);
-        let fields = entry.and_then(|entry| Fields::of(entry).ok());
-        matches!(fields, Some(Fields::Large(it)) if std::ptr::eq(it, large))
-    }
-
-    fn len(&mut self) -> usize {
-        let fields = |edit: &mut Edit<'_>| edit.fields().map(|fields| fields.map(Fields::len));
-        self.edit(self.key, fields).expect("a hash").unwrap_or(0)
-    }
-
-    /// The changes so far will not be taken back.
-    fn mark(&mut self) {
-        self.log.clear();
-        self.marked = self.model.clone();
-    }
-
-    fn rename(&mut self) {
-        let (from, to) = (self.key, KEYS[usize::from(self.key == KEYS[0])]);
-        let entry = self.edit(from, |edit| edit.read().map(|it| it.copy_as(to.as_bytes())));
-        let Some(entry) = entry else { return };
-        self.edit(from, |edit| edit.remove());
-        self.edit(to, |edit| edit.put(entry));
-        self.key = to;
-    }
-
-    /// Takes all changes back that are in the log, the newest first.
-    fn undo(&mut self) {
-        for (key, before) in std::mem::take(&mut self.log).into_iter().rev() {
-            before.into_iter().rev().for_each(|it| self.edit(key, |edit| edit.restore(it)));
-        }
-        self.model = self.marked.clone();
-        self.log.clear();
-        let there = |key: &&str| {
-            let table = self.store.table(0).expect("the first database");
-            table.find(self.hasher.hash(key.as_bytes()), key.as_bytes()).is_some()
-        };
-        self.key = KEYS.into_iter().find(there).unwrap_or(KEYS[0]);
-    }
-
     fn pin(&mut self, most: usize) -> Option<FieldsPin> {
         self.edit(self.key, |edit| edit.pin_fields(most))
     }
@@ -226,15 +87,9 @@ fn a_pin_reads_one_moment() {
     assert!(read > 30 && changed > 300, "{read} {changed}");
 }
 
-fn filled(fields: u32) -> World {
-    let mut world = World::new(1);
-    (0..fields).for_each(|number| world.set(number.to_le_bytes().to_vec()));
-    world
-}
-
 #[test]
 fn a_pin_gives_up_when_it_keeps_too_much() {
-    let mut world = filled(2000);
+    let mut world = World::filled(2000);
     let mut pin = world.pin(10_000).expect("a large hash");
     let mut count = 0;
     assert!(pin.visit_some(&world.store, false, &mut |_| count += 1).expect("room") < 10_000);
@@ -245,7 +100,7 @@ fn a_pin_gives_up_when_it_keeps_too_much() {
 
 #[test]
 fn a_hash_forgets_a_pin_that_has_ended() {
-    let mut world = filled(2000);
+    let mut world = World::filled(2000);
     let (dropped, mut ended) = (world.pin(1000), world.pin(usize::MAX).expect("a large hash"));
     drop(dropped);
     let are_any =

@@ -1,0 +1,61 @@
+//! A step of a job that the main thread does, because it may wait for tokens.
+
+use std::mem::replace;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::engine::context::MainTask;
+use crate::engine::{Engine, Locked, Slice};
+
+/// A step that the main thread has been asked to do.
+pub(super) struct OnMain<T>(Arc<Mutex<Answer<T>>>);
+
+/// The main thread's answer.
+pub(super) enum Answer<T> {
+    /// There is none yet.
+    NotYet,
+    /// It cannot be done now: a script holds shards, say. Try again.
+    NotNow,
+    /// The result, and the position in the log that the job's reply must wait for.
+    Done(T, u64),
+}
+
+impl<T: Send + 'static> OnMain<T> {
+    /// Makes the task of the step; `None` of `step` means that it cannot be done now.
+    pub(super) fn new(
+        step: impl FnOnce(&Slice<'_>) -> Option<T> + Send + 'static,
+    ) -> (Self, MainTask) {
+        let answer = Arc::new(Mutex::new(Answer::NotYet));
+        let own = OnMain(Arc::clone(&answer));
+        let task: MainTask = Box::new(move |locked, engine, _| {
+            // Else the job has been stopped.
+            if Arc::strong_count(&answer) > 1 {
+                *answer.lock() = answer_of(locked, engine, step);
+            }
+        });
+        (own, task)
+    }
+
+    /// Takes the answer.
+    pub(super) fn take(&self) -> Answer<T> {
+        replace(&mut *self.0.lock(), Answer::NotYet)
+    }
+}
+
+fn answer_of<T>(
+    locked: Locked<'_>,
+    engine: &Engine,
+    step: impl FnOnce(&Slice<'_>) -> Option<T>,
+) -> Answer<T> {
+    if engine.shards().is_in_unit(locked) {
+        return Answer::NotNow;
+    }
+    let slice = Slice::endless(engine, locked);
+    // The job's reply waits for what this step sees. No reply of the main thread's does.
+    let before = slice.slot.take_seen();
+    let result = step(&slice);
+    let seen = slice.slot.take_seen();
+    slice.slot.log.see(before);
+    result.map_or(Answer::NotNow, |result| Answer::Done(result, seen))
+}
