@@ -7,7 +7,8 @@ use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, Limits,
     LoggedAs, Long, LongKeys, LooksUp, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
 };
-use crate::store::{Edit, Entry, HashCopy};
+use crate::limits::COPIED_LAST_FIELDS;
+use crate::store::{Edit, Entry, HashCopy, Unended};
 
 const RENAMED: &[Arg] = &[arg("key", ArgKind::Key), arg("newkey", ArgKind::SecondKey)];
 
@@ -130,18 +131,19 @@ fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
 }
 
 fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let copied = cx.copy(None)?;
+    let copied = cx.copy(&mut None)?;
     reply.integer(i64::from(copied));
     Ok(())
 }
 
 impl ManyKeys<'_> {
-    /// COPY, with the copy of a hash if that has been made before. True if the key was copied.
+    /// COPY, with the copy of a hash if that has been `made` before. True if the key was copied.
     ///
     /// # Errors
-    /// [`Error::LongWork`] if the hash has many fields, the copy that was made is not of it, and
-    /// the command can become a job. Nothing has been done then.
-    pub fn copy(&mut self, made: Option<HashCopy>) -> Result<bool, Error> {
+    /// [`Error::LongWork`] if the command can become a job, and the hash has many fields of which
+    /// there is no copy, or many are to be copied again. In the second case `made` is kept. Nothing
+    /// has been done then.
+    pub fn copy(&mut self, made: &mut Option<HashCopy>) -> Result<bool, Error> {
         let (args, limits) = (self.args, self.limits);
         let options = CopyOptions::parse(&args, self.db, self.databases)?;
         let from = KeyPlace { number: 0, key: args.get(1), db: self.db };
@@ -156,11 +158,7 @@ impl ManyKeys<'_> {
         if !self.at(from).is_there() || !options.replace && self.at(to).is_there() {
             return Ok(false);
         }
-        let made = made.and_then(|made| self.at(from).end_copy(made, to.key));
-        let copy = match made {
-            Some(copy) => copy,
-            None => copy_of(&self.at(from), to.key, limits)?.ok_or(Error::Internal)?,
-        };
+        let copy = copy_of(&self.at(from), to.key, limits, made)?;
         copy.take_copys_memory();
         self.at(to).put(copy);
         self.events.note_in(to.number, to.db, Event::COPY_TO);
@@ -168,9 +166,25 @@ impl ManyKeys<'_> {
     }
 }
 
-/// A copy of the key under another name. A hash that takes as much memory as a large reply is for a
-/// worker, one with many fields is long work.
-fn copy_of(from: &Edit<'_>, name: &[u8], limits: &Limits) -> Result<Option<Entry>, Error> {
+/// A copy of the key, which is there, under another name; see [`ManyKeys::copy`]. A hash that takes
+/// as much memory as a large reply is for a worker, one with many fields is long work.
+fn copy_of(
+    from: &Edit<'_>,
+    name: &[u8],
+    limits: &Limits,
+    made: &mut Option<HashCopy>,
+) -> Result<Entry, Error> {
+    let most = if limits.may_be_job() { COPIED_LAST_FIELDS } else { usize::MAX };
+    if let Some(copy) = made {
+        let ended = from.end_copy(copy, name, most);
+        if matches!(ended, Err(Unended::Behind)) {
+            return Err(Error::LongWork);
+        }
+        *made = None;
+        if let Ok(entry) = ended {
+            return Ok(entry);
+        }
+    }
     if let Some(fields) = from.fields().ok().flatten() {
         let bytes = from.read().map_or(0, |entry| entry.weight());
         if limits.is_long_read(fields.len(), bytes) {
@@ -178,7 +192,7 @@ fn copy_of(from: &Edit<'_>, name: &[u8], limits: &Limits) -> Result<Option<Entry
         }
         limits.reply(bytes)?;
     }
-    Ok(from.copy_apart(name))
+    from.copy_apart(name).ok_or(Error::Internal)
 }
 
 fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

@@ -64,10 +64,11 @@ pub const PACKED_HASH_BYTES: usize = 1 << 30;
 /// other's listpack.
 pub const LISTPACK_TEXT_BYTES: usize = 16_377;
 
-/// COPY of a large hash copies this many fields, which have changed since they were copied, in its
-/// last step, with the shards of both keys held: some ten microseconds. Those that change faster
-/// than they are copied are more.
-pub const COPIED_LAST_FIELDS: usize = 64;
-/// It begins this often, if the key has got another hash meanwhile or most fields have changed, and
-/// then copies all in one go.
-pub const COPY_ROUNDS: u8 = 3;
+/// COPY of a large hash copies this many fields in its last step at most, with the shards of both
+/// keys held: those that have changed since they were copied. They take some ten microseconds.
+pub const COPIED_LAST_FIELDS: usize = 256;
+/// That step is tried when so many are left: some may change before both shards are free.
+pub const COPIED_BEFORE_LAST_FIELDS: usize = 64;
+/// It begins again, or falls back to copying fields, this often: if the key has got another hash
+/// meanwhile, or fields change as fast as they are copied. Then it copies all in one go.
+pub const COPY_ROUNDS: u8 = 8;

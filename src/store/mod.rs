@@ -37,7 +37,8 @@ pub use census::Census;
 pub use edit::{Done, Edit, Keeping, read, set_in_place};
 pub use entry::{Entry, prefetch};
 pub use fields::{
-    FieldCursor, FieldRef, Fields, FieldsPin, HashCopy, KeptTooMuch, NewField, free_left, has_left,
+    FieldCursor, FieldRef, Fields, FieldsPin, HashCopy, KeptTooMuch, NewField, Unended, free_left,
+    has_left,
 };
 pub use hash::{KeyHash, KeyHasher};
 pub use look::{Candidate, Home, Look};

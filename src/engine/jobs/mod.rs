@@ -90,6 +90,11 @@ impl Job {
         let _ = self.stop.compare_exchange(GO_ON, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// It has done what it was for: a cancellation came too late.
+    pub(super) fn took_effect(&self) {
+        let _ = self.stop.compare_exchange(CANCELLED, GO_ON, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// How long it has been running.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()

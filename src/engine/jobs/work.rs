@@ -162,7 +162,8 @@ impl<'a> Slice<'a> {
 
     /// A job's call, with these arguments, at this time.
     pub(super) fn call<'c>(&self, call: &KeptCall, args: Args<'c>) -> Call<'c> {
-        call.again(args, self.now(), self.engine.settings().limits(usize::MAX), Author::Nobody)
+        let now = self.now().seeing_passed(call.sees_passed).silent(call.is_silent);
+        call.again(args, now, self.engine.settings().limits(usize::MAX), Author::Nobody)
     }
 
     /// A shard's token, marked as held by long work; `None` if it is busy.

@@ -1,6 +1,7 @@
 //! The counters of the keyspace: what each thread has counted, and how many commands are queued.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -19,10 +20,34 @@ pub struct Books {
     main_slot: CachePadded<ThreadCounts>,
     worker_slots: Box<[CachePadded<ThreadCounts>]>,
     queued_now: AtomicUsize,
+    /// Bytes of values that are being made, and are in no table yet.
+    unfinished: Arc<AtomicI64>,
     /// Error replies.
     errors: Mutex<ErrorCounts>,
     /// What had been counted when the figures of INFO were last reset.
     before: Mutex<Counted>,
+}
+
+/// The memory of a value that a job makes before a key gets it. It counts until this is dropped.
+pub(in crate::engine) struct Unfinished {
+    all: Arc<AtomicI64>,
+    bytes: i64,
+}
+
+impl Unfinished {
+    /// It takes so many bytes by now. Returns by how much it has grown.
+    pub(super) fn set(&mut self, bytes: usize) -> i64 {
+        let growth = bytes as i64 - self.bytes;
+        self.all.fetch_add(growth, Ordering::Relaxed);
+        self.bytes += growth;
+        growth
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 impl Books {
@@ -32,6 +57,7 @@ impl Books {
             main_slot: slot(0),
             worker_slots: (1..=config.workers).map(slot).collect(),
             queued_now: AtomicUsize::new(0),
+            unfinished: Arc::default(),
             errors: Mutex::default(),
             before: Mutex::default(),
         }
@@ -92,13 +118,19 @@ impl Books {
         self.slots().map(|slot| slot.changed.get()).sum()
     }
 
-    /// Bytes of the tables, and expired keys so far.
+    /// Bytes of the tables and of unfinished values, and expired keys so far.
     pub fn totals(&self) -> Census {
-        let mut sum = Census::default();
+        let bytes = self.unfinished.load(Ordering::Relaxed);
+        let mut sum = Census { bytes, ..Census::default() };
         for slot in self.slots() {
             slot.add_totals(&mut sum);
         }
         sum
+    }
+
+    /// A value that is being made, of no bytes so far.
+    pub(in crate::engine) fn unfinished(&self) -> Unfinished {
+        Unfinished { all: Arc::clone(&self.unfinished), bytes: 0 }
     }
 
     /// Calls and time of a command.

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use admission::{Admission, Gate, Intent};
 pub use books::Books;
+pub(in crate::engine) use books::Unfinished;
 pub use counted::{Counted, CountedCommand};
 pub use databases::ChangedBy;
 pub(in crate::engine) use edit::Account;
@@ -223,6 +224,19 @@ impl Ledger {
             slot.changed_bytes.set(0);
             self.add_up_memory();
         }
+    }
+
+    /// A value that is being made takes so many bytes by now.
+    pub(in crate::engine) fn note_unfinished(
+        &self,
+        slot: &ThreadSlot,
+        value: &mut Unfinished,
+        bytes: usize,
+    ) {
+        let growth = value.set(bytes);
+        self.admission.spend_credit(growth);
+        slot.changed_bytes.add(growth.unsigned_abs());
+        self.look_at_memory(slot);
     }
 
     /// Adds up the memory of all tables, and opens or closes the gates that follow from it.

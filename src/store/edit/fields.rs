@@ -5,7 +5,7 @@ use crate::store::before::FieldNames;
 use crate::store::fields::change;
 use crate::store::{
     Before, Entry, FieldRef, Fields, FieldsPin, FoundEntry, HashCopy, NewField, SharedValue, Type,
-    UnixMs, Value, WrongType,
+    Unended, UnixMs, Value, WrongType,
 };
 
 /// What a change of a field was about.
@@ -125,11 +125,18 @@ impl Edit<'_> {
         HashCopy::new(&entry, self.hash, entry.weight())
     }
 
-    /// What [`Edit::copy_apart`] gives, made of a copy that was begun before; `None` if the key has
-    /// another value by now, or too much of it has changed.
-    pub fn end_copy(&self, copy: HashCopy, name: &[u8]) -> Option<Entry> {
-        let entry = self.read()?;
-        copy.is_of(&entry).then(|| copy.end(&entry, name))
+    /// What [`Edit::copy_apart`] gives, taken out of a copy that was begun before, of which no more
+    /// than `most` fields are to be copied.
+    ///
+    /// # Errors
+    /// [`Unended`].
+    pub fn end_copy(
+        &self,
+        copy: &mut HashCopy,
+        name: &[u8],
+        most: usize,
+    ) -> Result<Entry, Unended> {
+        self.read().ok_or(Unended::Void).and_then(|entry| copy.end(&entry, name, most))
     }
 
     /// A copy of the key under another name, which shares no fields with it.

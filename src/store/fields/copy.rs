@@ -14,7 +14,8 @@ use super::change::of_large;
 use super::large::{FieldCursor, LargeHash};
 use super::pin::{PinState, Wanted, scan_some};
 use super::unfreed::leave;
-use crate::store::{Entry, EntryRef, KeyHash, Store, Table};
+use crate::store::entry::Referred;
+use crate::store::{Entry, KeyHash, Store, Table};
 
 /// A copy of a large hash, as far as it has come.
 pub struct HashCopy {
@@ -23,9 +24,20 @@ pub struct HashCopy {
     state: Arc<Mutex<PinState>>,
     copied: LargeHash,
     /// Names of fields that have changed since they were copied.
-    changed: Table,
+    again: Table,
     /// How far it has come with those.
-    next_changed: Option<FieldCursor>,
+    next_again: Option<FieldCursor>,
+    /// How many of them are left.
+    left_again: usize,
+}
+
+/// Why a copy does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unended {
+    /// Many fields are to be copied first.
+    Behind,
+    /// The key has another value by now, or too much of it has changed.
+    Void,
 }
 
 impl HashCopy {
@@ -37,8 +49,8 @@ impl HashCopy {
         let state = PinState::new(Wanted::Names, most);
         large.pins.add(home, &state);
         let copied = LargeHash::new(large.hasher().clone());
-        let (source, changed) = (entry.copy_as(entry.key()), Table::default());
-        Some(HashCopy { source, state, copied, changed, next_changed: None })
+        let (source, again) = (entry.copy_as(entry.key()), Table::default());
+        Some(HashCopy { source, state, copied, again, next_again: None, left_again: 0 })
     }
 
     /// See [`FieldsPin::home`](super::FieldsPin::home).
@@ -46,68 +58,89 @@ impl HashCopy {
         LargeHash::of_entry(&self.source).map(|large| large.pins.home())
     }
 
-    /// Whether the entry, which is in the table of a shard that the caller holds, has the hash that
-    /// is copied, and the names of all changes have been kept.
-    pub(in crate::store) fn is_of(&self, entry: &Entry) -> bool {
-        let [own, other] = [&self.source, entry].map(LargeHash::of_entry);
-        own.zip(other).is_some_and(|(own, other)| ptr::eq(own, other)) && !self.state.lock().is_over
+    /// The memory that the copy takes so far, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.copied.bytes()
     }
 
     /// How many fields are to be copied again; `None` before all have been copied once. Zero if it
-    /// cannot be completed, because the names of changed fields are too many.
-    pub fn left(&self) -> Option<usize> {
+    /// cannot be completed, because the names of changed fields are too many. The caller holds
+    /// `shard`, which is that of [`HashCopy::home`].
+    pub fn left(&self, _shard: &Store) -> Option<usize> {
+        self.left_in_hand()
+    }
+
+    fn left_in_hand(&self) -> Option<usize> {
         let state = self.state.lock();
         if state.is_over {
             return Some(0);
         }
-        let taken = if self.next_changed.is_some() { self.changed.len() } else { 0 };
-        state.next.is_none().then(|| taken + state.names.len())
+        state.next.is_none().then(|| self.left_again + state.names.len())
     }
 
     /// Copies some fields: a few hundred at most. Returns how many of them for the first time. The
     /// caller holds `shard`, which is that of [`HashCopy::home`].
     pub fn copy_some(&mut self, _shard: &Store) -> usize {
-        let before = self.copied.table().len();
-        self.step();
-        self.copied.table().len().saturating_sub(before)
+        self.step()
     }
 
-    fn step(&mut self) {
-        let Some(large) = LargeHash::of_entry(&self.source) else { return };
+    fn step(&mut self) -> usize {
+        let Some(large) = LargeHash::of_entry(&self.source) else { return 0 };
         let (table, hasher) = (large.table(), large.hasher());
+        let (copied, mut count) = (&self.copied, 0);
         let mut state = self.state.lock();
         if let Some(next) = state.next {
-            let mut add = |field: EntryRef<'_>| self.copied.add_copy(&field);
-            state.next = scan_some(table, hasher, next, false, &mut add);
-            return;
+            state.next = scan_some(table, hasher, next, false, &mut |field| {
+                copied.add_copy(&field);
+                count += 1;
+            });
+            return count;
         }
-        let at = self.next_changed.unwrap_or_else(|| {
-            leave(replace(&mut self.changed, take(&mut state.names)));
+        let at = self.next_again.unwrap_or_else(|| {
+            leave(replace(&mut self.again, take(&mut state.names)));
+            self.left_again = self.again.len();
             0
         });
-        self.next_changed = self.changed.scan_bucket(hasher, at, &mut |named| {
+        self.next_again = self.again.scan_bucket(hasher, at, &mut |named| {
             let name = named.key();
-            self.copied.remove(name);
+            copied.remove(name);
             if let Some(found) = table.find(hasher.hash(name), name) {
-                self.copied.add_copy(&table.entry(found));
+                copied.add_copy(&table.entry(found));
             }
+            count += 1;
         });
+        self.left_again -= count;
+        0
     }
 
-    /// The copy under this name, as the hash is at this moment. The caller holds the shard of the
-    /// entry, for which [`HashCopy::is_of`] is true.
-    pub(in crate::store) fn end(mut self, entry: &Entry, name: &[u8]) -> Entry {
-        while self.left() != Some(0) {
+    /// The copy under this name, as the hash is at this moment, if no more than `most` fields are
+    /// left. The caller holds the shard of the entry, which is in its table; what is left here is
+    /// of no use then.
+    pub(in crate::store) fn end(
+        &mut self,
+        entry: &Entry,
+        name: &[u8],
+        most: usize,
+    ) -> Result<Entry, Unended> {
+        let [own, other] = [&self.source, entry].map(LargeHash::of_entry);
+        let is_same = own.zip(other).is_some_and(|(own, other)| ptr::eq(own, other));
+        if !is_same || self.state.lock().is_over {
+            return Err(Unended::Void);
+        }
+        if self.left_in_hand().unwrap_or(usize::MAX) > most {
+            return Err(Unended::Behind);
+        }
+        while self.left_in_hand() != Some(0) {
             self.step();
         }
         let nothing = LargeHash::new(self.copied.hasher().clone());
-        of_large(name, replace(&mut self.copied, nothing), entry.expire_at())
+        Ok(of_large(name, replace(&mut self.copied, nothing), entry.expire_at()))
     }
 }
 
 impl Drop for HashCopy {
     fn drop(&mut self) {
-        leave(take(&mut self.changed));
+        leave(take(&mut self.again));
     }
 }
 

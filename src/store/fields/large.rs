@@ -28,7 +28,7 @@ pub struct LargeHash {
     hasher: KeyHasher,
     /// The memory that it takes, for those who may not read the table.
     bytes: AtomicUsize,
-    /// Those who read all fields as they were at one moment.
+    /// Those who read all fields as they were at one moment, or copy them.
     pub(super) pins: Pins,
     table: UnsafeCell<Table>,
 }

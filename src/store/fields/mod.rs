@@ -21,7 +21,7 @@ use std::any::Any;
 
 use block::Block;
 pub use change::NewField;
-pub use copy::HashCopy;
+pub use copy::{HashCopy, Unended};
 pub use large::FieldCursor;
 use large::LargeHash;
 pub(super) use pin::note_home;

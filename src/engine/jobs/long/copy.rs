@@ -9,15 +9,16 @@ use parking_lot::Mutex;
 use super::on_main::{Answer, OnMain};
 use crate::command::{Args, Error, HeldKeys, Limits, Reply};
 use crate::engine::call::KeptCall;
+use crate::engine::ledger::Unfinished;
 use crate::engine::{Call, Engine, Gate, Intent, Part, Progress, Slice, Work};
-use crate::limits::{COPIED_LAST_FIELDS, COPY_ROUNDS, MANY_TRIES};
+use crate::limits::{COPIED_BEFORE_LAST_FIELDS, COPY_ROUNDS, MANY_TRIES};
 use crate::store::HashCopy;
 
 /// The copy of a call's first key.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
     let is_copied = Arc::new(AtomicBool::new(false));
     let part = CopyPart {
-        shared: Arc::new(CopyJob { call: KeptCall::of(call, usize::MAX), copy: Mutex::new(None) }),
+        shared: Arc::new(CopyJob { call: KeptCall::of(call, usize::MAX), made: Mutex::new(None) }),
         stage: CopyStage::Begin,
         rounds: 0,
         is_copied: Arc::clone(&is_copied),
@@ -33,13 +34,18 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
 /// The call, and the copy as far as it has come. The part and the main thread have it in turn.
 struct CopyJob {
     call: KeptCall,
-    copy: Mutex<Option<HashCopy>>,
+    made: Mutex<Option<BegunCopy>>,
+}
+
+struct BegunCopy {
+    copy: HashCopy,
+    counted: Unfinished,
 }
 
 struct CopyPart {
     shared: Arc<CopyJob>,
     stage: CopyStage,
-    /// How often the copy has begun.
+    /// How often it had to begin again, or to fall back to copying fields.
     rounds: u8,
     is_copied: Arc<AtomicBool>,
 }
@@ -59,6 +65,17 @@ enum CopyStage {
 
 impl Part for CopyPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        // What the main thread has done is done, whatever has become of the gates.
+        if let CopyStage::OnMain(step) = &self.stage {
+            match step.take() {
+                Answer::NotYet => return Progress::Blocked,
+                Answer::NotNow => self.stage = CopyStage::Last { tries: 0 },
+                Answer::Done(result, seen) => {
+                    slice.slot.log.see(seen);
+                    return self.end_with(result, slice);
+                }
+            }
+        }
         match self.shared.gate(slice) {
             Gate::Go => {}
             Gate::Wait => return Progress::Blocked,
@@ -67,26 +84,34 @@ impl Part for CopyPart {
                 return Progress::Done;
             }
         }
-        match &self.stage {
+        match self.stage {
             CopyStage::Begin => self.begin(slice),
-            CopyStage::Copy(left) => self.copy_some(slice, *left),
-            CopyStage::Last { tries } => self.end(slice, *tries),
-            CopyStage::OnMain(_) => self.look_at_answer(slice),
+            CopyStage::Copy(left) => self.copy_some(slice, left),
+            CopyStage::Last { tries } => self.end(slice, tries),
+            CopyStage::OnMain(_) => Progress::Blocked,
         }
+    }
+
+    fn must_finish(&self) -> bool {
+        matches!(self.stage, CopyStage::OnMain(_))
     }
 }
 
 impl CopyPart {
-    /// Looks the key up. A value that is no large hash by now is copied by the last step, and so is
-    /// one that could not be copied before.
+    fn in_one_go(&self) -> bool {
+        self.rounds >= COPY_ROUNDS
+    }
+
+    /// Looks the key up. A value that is no large hash by now is copied by the last step, as is one
+    /// that could not be copied before.
     fn begin(&mut self, slice: &Slice<'_>) -> Progress {
         let (engine, call) = (slice.engine, &self.shared.call);
         let key = call.args.get(1);
         let shard = engine.shards().of_key(key);
         let Some(mut held) = slice.take(shard) else { return Progress::Blocked };
-        let (mut copy, mut fields) = (None, 0);
+        let (mut copy, mut fields, in_one_go) = (None, 0, self.in_one_go());
         engine.ledger.look(slice.slot, &mut held, call.db, key, &slice.now(), |edit| {
-            copy = if self.rounds < COPY_ROUNDS { edit.begin_copy() } else { None };
+            copy = if in_one_go { None } else { edit.begin_copy() };
             fields = edit.fields().ok().flatten().map_or(0, |fields| fields.len());
         });
         slice.release(shard, held);
@@ -94,33 +119,36 @@ impl CopyPart {
             job.total.store(fields as u64, Ordering::Relaxed);
             job.done.store(0, Ordering::Relaxed);
         }
-        self.rounds += 1;
-        self.stage =
-            if copy.is_some() { CopyStage::Copy(usize::MAX) } else { CopyStage::Last { tries: 0 } };
-        *self.shared.copy.lock() = copy;
+        self.stage = match copy {
+            Some(_) => CopyStage::Copy(usize::MAX),
+            None => CopyStage::Last { tries: 0 },
+        };
+        let counted = engine.ledger.books.unfinished();
+        *self.shared.made.lock() = copy.map(|copy| BegunCopy { copy, counted });
         Progress::More
     }
 
-    /// Copies fields, until few are left, or no fewer than at the last look: others change them as
-    /// fast as they are copied.
     fn copy_some(&mut self, slice: &Slice<'_>, left_before: usize) -> Progress {
-        let mut copy = self.shared.copy.lock();
-        let Some(copy) = &mut *copy else { return Progress::More };
-        if !copy_until_spent(copy, slice) {
-            return Progress::Blocked;
-        }
-        match copy.left() {
-            None => {}
-            Some(left) if left > COPIED_LAST_FIELDS && left < left_before => {
+        let Some(left) = self.shared.copy_some(slice) else { return Progress::Blocked };
+        match left {
+            None => return Progress::More,
+            Some(left) if left <= COPIED_BEFORE_LAST_FIELDS => {
+                self.stage = CopyStage::Last { tries: 0 };
+            }
+            Some(left) => {
+                // Others change them as fast as they are copied.
+                self.rounds += u8::from(left >= left_before);
                 self.stage = CopyStage::Copy(left);
             }
-            Some(_) => self.stage = CopyStage::Last { tries: 0 },
+        }
+        if self.in_one_go() {
+            self.stage = CopyStage::Last { tries: 0 };
         }
         Progress::More
     }
 
     fn end(&mut self, slice: &Slice<'_>, tries: u8) -> Progress {
-        let in_one_go = self.rounds > COPY_ROUNDS;
+        let in_one_go = self.in_one_go();
         if let Some(result) = self.shared.end(slice, in_one_go) {
             return self.end_with(result, slice);
         }
@@ -138,27 +166,20 @@ impl CopyPart {
         Progress::Blocked
     }
 
-    fn look_at_answer(&mut self, slice: &Slice<'_>) -> Progress {
-        let CopyStage::OnMain(step) = &self.stage else { return Progress::More };
-        match step.take() {
-            Answer::NotYet => return Progress::Blocked,
-            Answer::NotNow => self.stage = CopyStage::Last { tries: 0 },
-            Answer::Done(result, seen) => {
-                slice.slot.log.see(seen);
-                return self.end_with(result, slice);
-            }
-        }
-        Progress::More
-    }
-
     fn end_with(&mut self, result: Result<bool, Error>, slice: &Slice<'_>) -> Progress {
         match result {
-            // The key has another hash by now, or too much of this one has changed.
             Err(Error::LongWork) => {
-                self.stage = CopyStage::Begin;
+                self.rounds += 1;
+                let is_kept = self.shared.made.lock().is_some();
+                self.stage = if is_kept { CopyStage::Copy(usize::MAX) } else { CopyStage::Begin };
                 return Progress::More;
             }
-            Ok(is_copied) => self.is_copied.store(is_copied, Ordering::Relaxed),
+            Ok(is_copied) => {
+                self.is_copied.store(is_copied, Ordering::Relaxed);
+                if let Some(job) = slice.job {
+                    job.took_effect();
+                }
+            }
             Err(error) => slice.refuse(error),
         }
         Progress::Done
@@ -168,28 +189,59 @@ impl CopyPart {
 impl CopyJob {
     /// Whether the command may still write.
     fn gate(&self, slice: &Slice<'_>) -> Gate {
+        let ledger = &slice.engine.ledger;
         let late = self.call.args.with(|args| {
             let call = slice.call(&self.call, args);
-            slice.engine.ledger.gate(Intent::Late(&call))
+            match ledger.refusal_in_database(&call) {
+                Some(error) => Gate::Refuse(error),
+                None => ledger.gate(Intent::Late(&call)),
+            }
         });
         if late == Gate::Go { slice.gate(true) } else { late }
     }
 
+    /// Copies fields until the slice is over, or all have been copied but the last few. Returns
+    /// what [`HashCopy::left`] says then; `None` if the shard is busy.
+    fn copy_some(&self, slice: &Slice<'_>) -> Option<Option<usize>> {
+        let mut made = self.made.lock();
+        let Some(BegunCopy { copy, counted }) = &mut *made else { return Some(Some(0)) };
+        let shards = slice.engine.shards();
+        let home = copy.home()?;
+        let shard = shards.of(home);
+        let held = slice.take(shard)?;
+        let mut left = None;
+        // The key may have been renamed before the shard was held.
+        while copy.home() == Some(home) {
+            left = copy.left(&held);
+            if slice.spent() || left.is_some_and(|left| left <= COPIED_BEFORE_LAST_FIELDS) {
+                break;
+            }
+            slice.advance(copy.copy_some(&held) as u64);
+        }
+        shards.let_go(shard, held);
+        slice.engine.ledger.note_unfinished(slice.slot, counted, copy.bytes());
+        Some(left)
+    }
+
     /// The last step: the key gets the copy. `None` if this thread may not do that, or not now.
     fn end(&self, slice: &Slice<'_>, in_one_go: bool) -> Option<Result<bool, Error>> {
-        let mut copy = self.copy.lock();
+        let (engine, slot) = (slice.engine, slice.slot);
         self.call.args.with(|args| {
             let call = self.call_again(slice, args, in_one_go);
             let keys = call.row().key_arguments(&call.args);
-            let ended =
-                slice.engine.with_many(slice.slot, &call, keys, slice.taking(), |keys, events| {
-                    let is_there = keys.read(0).is_some();
-                    let result = slice.engine.many_keys(&call, keys, events).copy(copy.take());
-                    if result.is_ok() {
-                        slice.slot.looked_up(is_there);
-                    }
-                    result
-                });
+            let ended = engine.with_many(slot, &call, keys, slice.taking(), |keys, events| {
+                let is_there = keys.read(0).is_some();
+                let mut made = self.made.lock();
+                let (mut copy, counted) =
+                    made.take().map(|begun| (begun.copy, begun.counted)).unzip();
+                let result = engine.many_keys(&call, keys, events).copy(&mut copy);
+                // Otherwise it counts with the table from here on.
+                *made = copy.zip(counted).map(|(copy, counted)| BegunCopy { copy, counted });
+                if result.is_ok() {
+                    slot.looked_up(is_there);
+                }
+                result
+            });
             ended.ok()
         })
     }
@@ -199,22 +251,4 @@ impl CopyJob {
         let limits: Limits = if in_one_go { call.limits } else { call.limits.alone() };
         Call { limits, ..call }
     }
-}
-
-/// Copies fields until the slice is over, or all have been copied but the last few. False if the
-/// shard is busy.
-fn copy_until_spent(copy: &mut HashCopy, slice: &Slice<'_>) -> bool {
-    let shards = slice.engine.shards();
-    let Some(home) = copy.home() else { return true };
-    let shard = shards.of(home);
-    let Some(held) = slice.take(shard) else { return false };
-    // The key may have been renamed before the shard was held.
-    while copy.home() == Some(home) && copy.left().is_none_or(|left| left > COPIED_LAST_FIELDS) {
-        slice.advance(copy.copy_some(&held) as u64);
-        if slice.spent() {
-            break;
-        }
-    }
-    shards.let_go(shard, held);
-    true
 }

@@ -28,10 +28,11 @@ impl<T: Send + 'static> OnMain<T> {
     ) -> (Self, MainTask) {
         let answer = Arc::new(Mutex::new(Answer::NotYet));
         let own = OnMain(Arc::clone(&answer));
-        let task: MainTask = Box::new(move |locked, engine, _| {
+        let task: MainTask = Box::new(move |locked, engine, host| {
             // Else the job has been stopped.
             if Arc::strong_count(&answer) > 1 {
-                *answer.lock() = answer_of(locked, engine, step);
+                // A script that takes too long has the host.
+                *answer.lock() = host.map_or(Answer::NotNow, |_| answer_of(locked, engine, step));
             }
         });
         (own, task)

@@ -11,12 +11,12 @@ impl World {
 
     /// Ends a copy, which must be what the hash is now. False if the key has another hash by now,
     /// or too much of it has changed.
-    fn end_copy(&mut self, copy: HashCopy) -> bool {
+    fn end_copy(&mut self, mut copy: HashCopy) -> bool {
         let has_source = LargeHash::of_entry(&copy.source).is_some_and(|large| self.has(large));
         let is_whole = !copy.state.lock().is_over;
-        let ended = self.edit(self.key, |edit| edit.end_copy(copy, COPY));
-        assert_eq!(ended.is_some(), has_source && is_whole);
-        let Some(entry) = ended else { return false };
+        let ended = self.edit(self.key, |edit| edit.end_copy(&mut copy, COPY, usize::MAX));
+        assert_eq!(ended.is_ok(), has_source && is_whole);
+        let Ok(entry) = ended else { return false };
         assert_eq!(entry.key(), COPY);
         let fields = Fields::of_entry(&entry).expect("a hash").iter();
         let fields: Model = fields
@@ -49,7 +49,7 @@ fn a_copy_is_the_hash_at_its_end() {
                 for copy in &mut copies {
                     if world.random.u8(0..10) == 0 {
                         copy.copy_some(&world.store);
-                        again += copy.left().unwrap_or(0);
+                        again += copy.left(&world.store).unwrap_or(0);
                     }
                 }
                 if !copies.is_empty() && world.random.u8(0..20) == 0 {
@@ -66,13 +66,37 @@ fn a_copy_is_the_hash_at_its_end() {
 fn a_copy_gives_up_when_too_much_changes() {
     let mut world = World::filled(2000);
     let mut copy = world.begin_copy().expect("a large hash");
-    while copy.left() != Some(0) {
+    while copy.left(&world.store) != Some(0) {
         copy.copy_some(&world.store);
     }
     // The names alone take more than the hash did.
     for number in 0..20_000_u32 {
         world.set((number + 5000).to_le_bytes().to_vec());
     }
-    assert_eq!(copy.left(), Some(0));
-    assert!(world.edit(world.key, |edit| edit.end_copy(copy, COPY)).is_none());
+    assert_eq!(copy.left(&world.store), Some(0));
+    let ended = world.edit(world.key, |edit| edit.end_copy(&mut copy, COPY, usize::MAX));
+    assert!(matches!(ended, Err(Unended::Void)));
+}
+
+/// It catches up a few at a time, and tells how many are left.
+#[test]
+fn a_copy_counts_what_is_left() {
+    let mut world = World::filled(2000);
+    let mut copy = world.begin_copy().expect("a large hash");
+    while copy.left(&world.store).is_none() {
+        copy.copy_some(&world.store);
+    }
+    for number in 0..1000_u32 {
+        world.set(number.to_le_bytes().to_vec());
+    }
+    assert_eq!(copy.left(&world.store), Some(1000));
+    let ended = world.edit(world.key, |edit| edit.end_copy(&mut copy, COPY, 999));
+    assert!(matches!(ended, Err(Unended::Behind)));
+    let mut left = 1000;
+    while left > 0 {
+        copy.copy_some(&world.store);
+        let before = std::mem::replace(&mut left, copy.left(&world.store).expect("all copied"));
+        assert!(left <= before && left + 20 > before, "{before} {left}");
+    }
+    assert!(world.end_copy(copy));
 }
