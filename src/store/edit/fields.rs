@@ -141,7 +141,10 @@ impl Edit<'_> {
 
     /// A copy of the key under another name, which shares no fields with it.
     pub fn copy_apart(&self, name: &[u8]) -> Option<Entry> {
-        self.read().map(|entry| change::apart_as(&entry, self.hasher, name))
+        match self.begin_copy() {
+            Some(mut copy) => self.end_copy(&mut copy, name, usize::MAX).ok(),
+            None => self.read().map(|entry| entry.copy_as(name)),
+        }
     }
 
     fn found_field(&self, field: &[u8]) -> Option<FoundEntry> {

@@ -59,16 +59,6 @@ pub(super) fn of_large(key: &[u8], large: LargeHash, expire_at: Option<UnixMs>) 
     Entry::of_reference(LARGE_HASH, key, Arc::new(large), expire_at)
 }
 
-/// A copy of a hash that shares nothing with it; of any other value, what [`Entry::copy_as`] makes.
-pub fn apart_as(entry: &Entry, hasher: &KeyHasher, key: &[u8]) -> Entry {
-    match Fields::of_entry(entry) {
-        Ok(fields @ Fields::Large(_)) => {
-            of_large(key, LargeHash::of(hasher, fields.iter()), entry.expire_at())
-        }
-        _ => entry.copy_as(key),
-    }
-}
-
 /// A field of a hash, as an entry of its own.
 pub fn field(entry: &Entry, name: &[u8]) -> Option<Entry> {
     match Fields::of_entry(entry).ok()? {
