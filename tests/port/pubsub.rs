@@ -50,6 +50,8 @@ fn conversation(client: impl Fn() -> Client, resp3: bool) -> Vec<(String, Vec<Va
         "PUBSUB SHARDCHANNELS",
         "PUBSUB SHARDCHANNELS x*",
         "PUBSUB CHANNELS a*",
+        "PUBSUB CHANNELS a b",
+        "pubsub shardchannels a b c",
         "PUBSUB NUMPAT",
         "PUBSUB NUMPAT x",
         "PUBSUB",

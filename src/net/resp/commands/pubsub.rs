@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::command::{Args, PubSubQuestion, Reply, SubscriptionKind};
+use crate::command::{Args, Error, PubSubQuestion, Reply, SubscriptionKind};
 use crate::engine::{ChannelName, SubscriptionWait};
 use crate::net::main_task::{ask_main, wait_for_task};
 use crate::net::resp::RespReply;
@@ -141,6 +141,10 @@ pub(super) fn pong(caller: &mut RespCaller<'_>, args: &Args<'_>) {
 /// PUBSUB's subcommands. The host's clients count as well as the ports'; the listener, by which the
 /// ports hear, does not.
 pub(super) fn pubsub(caller: &mut RespCaller<'_>, which: PubSubQuestion, args: &Args<'_>) {
+    let lists = matches!(which, PubSubQuestion::Channels | PubSubQuestion::ShardChannels);
+    if lists && args.len() > 3 {
+        return caller.reply().error(&Error::SubcommandSyntax.text("pubsub", args));
+    }
     let words: Vec<Vec<u8>> = args.from(1).iter().map(|word| word.to_vec()).collect();
     ask_main(caller, move |locked, engine, host| {
         let asked: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
