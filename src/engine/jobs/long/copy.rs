@@ -52,8 +52,12 @@ struct CopyPart {
 
 enum CopyStage {
     Begin,
-    /// Fields are copied. So many were left to be copied again at the last look.
-    Copy(usize),
+    /// Fields are copied. So many were `left` to be copied again at the last look, no fewer than
+    /// before at so many looks in a row: then others change them as fast as they are copied.
+    Copy {
+        left: usize,
+        in_vain: u8,
+    },
     /// The key gets the copy: `tries` is how often that could not be done here.
     Last {
         tries: u8,
@@ -61,6 +65,10 @@ enum CopyStage {
     /// The main thread has been asked to do that: it may wait for tokens, and write to keys that
     /// the host watches.
     OnMain(OnMain<Result<bool, Error>>),
+}
+
+impl CopyStage {
+    const COPY: Self = CopyStage::Copy { left: usize::MAX, in_vain: 0 };
 }
 
 impl Part for CopyPart {
@@ -86,7 +94,7 @@ impl Part for CopyPart {
         }
         match self.stage {
             CopyStage::Begin => self.begin(slice),
-            CopyStage::Copy(left) => self.copy_some(slice, left),
+            CopyStage::Copy { left, in_vain } => self.copy_some(slice, left, in_vain),
             CopyStage::Last { tries } => self.end(slice, tries),
             CopyStage::OnMain(_) => Progress::Blocked,
         }
@@ -120,7 +128,7 @@ impl CopyPart {
             job.done.store(0, Ordering::Relaxed);
         }
         self.stage = match copy {
-            Some(_) => CopyStage::Copy(usize::MAX),
+            Some(_) => CopyStage::COPY,
             None => CopyStage::Last { tries: 0 },
         };
         let counted = engine.ledger.books.unfinished();
@@ -128,22 +136,18 @@ impl CopyPart {
         Progress::More
     }
 
-    fn copy_some(&mut self, slice: &Slice<'_>, left_before: usize) -> Progress {
+    fn copy_some(&mut self, slice: &Slice<'_>, left_before: usize, in_vain: u8) -> Progress {
         let Some(left) = self.shared.copy_some(slice) else { return Progress::Blocked };
-        match left {
-            None => return Progress::More,
-            Some(left) if left <= COPIED_BEFORE_LAST_FIELDS => {
-                self.stage = CopyStage::Last { tries: 0 };
-            }
-            Some(left) => {
-                // Others change them as fast as they are copied.
-                self.rounds += u8::from(left >= left_before);
-                self.stage = CopyStage::Copy(left);
-            }
+        let Some(left) = left else { return Progress::More };
+        let in_vain = if left < left_before { 0 } else { in_vain + 1 };
+        if in_vain == COPY_ROUNDS {
+            self.rounds = COPY_ROUNDS;
         }
-        if self.in_one_go() {
-            self.stage = CopyStage::Last { tries: 0 };
-        }
+        self.stage = if left <= COPIED_BEFORE_LAST_FIELDS || self.in_one_go() {
+            CopyStage::Last { tries: 0 }
+        } else {
+            CopyStage::Copy { left, in_vain }
+        };
         Progress::More
     }
 
@@ -171,7 +175,7 @@ impl CopyPart {
             Err(Error::LongWork) => {
                 self.rounds += 1;
                 let is_kept = self.shared.made.lock().is_some();
-                self.stage = if is_kept { CopyStage::Copy(usize::MAX) } else { CopyStage::Begin };
+                self.stage = if is_kept { CopyStage::COPY } else { CopyStage::Begin };
                 return Progress::More;
             }
             Ok(is_copied) => {

@@ -38,9 +38,13 @@ impl<T: Send + 'static> OnMain<T> {
         (own, task)
     }
 
-    /// Takes the answer.
+    /// Takes the answer. A task that is gone without one has failed: try again.
     pub(super) fn take(&self) -> Answer<T> {
-        replace(&mut *self.0.lock(), Answer::NotYet)
+        let is_gone = Arc::strong_count(&self.0) == 1;
+        match replace(&mut *self.0.lock(), Answer::NotYet) {
+            Answer::NotYet if is_gone => Answer::NotNow,
+            answer => answer,
+        }
     }
 }
 
