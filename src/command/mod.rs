@@ -194,8 +194,8 @@ impl Limits {
 
     /// Whether to read all fields of a hash of this size is long work that can become a job.
     #[inline]
-    fn is_long_read(&self, fields: usize, bytes: usize) -> bool {
-        self.may_be_job() && (fields > LONG_READ_FIELDS || bytes > self.max_bytes_at_once)
+    fn is_long_read(&self, fields: usize, bytes: impl FnOnce() -> usize) -> bool {
+        self.may_be_job() && (fields > LONG_READ_FIELDS || bytes() > self.max_bytes_at_once)
     }
 
     /// Refuses to touch more bytes of values than this thread may, as [`Limits::reply`] refuses to
@@ -228,7 +228,7 @@ impl<'a> OneKey<'a> {
     /// Whether to read all fields of the key's hash, which has so many, is long work that can
     /// become a job.
     fn reads_long(&self, fields: usize) -> bool {
-        self.limits.is_long_read(fields, self.key.read().map_or(0, |entry| entry.weight()))
+        self.limits.is_long_read(fields, || self.key.read().map_or(0, |entry| entry.weight()))
     }
 
     /// Notes a change of the key.

@@ -187,7 +187,7 @@ fn copy_of(
     }
     if let Some(fields) = from.fields().ok().flatten() {
         let bytes = from.read().map_or(0, |entry| entry.weight());
-        if limits.is_long_read(fields.len(), bytes) {
+        if limits.is_long_read(fields.len(), || bytes) {
             return Err(Error::LongWork);
         }
         limits.reply(bytes)?;

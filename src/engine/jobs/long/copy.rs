@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::on_main::{Answer, OnMain};
-use crate::command::{Args, Error, HeldKeys, Limits, Reply};
+use crate::command::{Args, Error, HeldKeys, Reply};
 use crate::engine::call::KeptCall;
 use crate::engine::ledger::Unfinished;
 use crate::engine::{Call, Engine, Gate, Intent, Part, Progress, Slice, Work};
@@ -16,15 +16,14 @@ use crate::store::HashCopy;
 
 /// The copy of a call's first key.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
-    let is_copied = Arc::new(AtomicBool::new(false));
-    let part = CopyPart {
-        shared: Arc::new(CopyJob { call: KeptCall::of(call, usize::MAX), made: Mutex::new(None) }),
-        stage: CopyStage::Begin,
-        rounds: 0,
-        is_copied: Arc::clone(&is_copied),
-    };
+    let shared = Arc::new(CopyJob {
+        call: KeptCall::of(call, usize::MAX),
+        made: Mutex::new(None),
+        is_copied: AtomicBool::new(false),
+    });
+    let part = CopyPart { shared: Arc::clone(&shared), stage: CopyStage::Begin, rounds: 0 };
     let say = move |reply: &mut dyn Reply, _: &Slice<'_>| {
-        reply.integer(i64::from(is_copied.load(Ordering::Relaxed)));
+        reply.integer(i64::from(shared.is_copied.load(Ordering::Relaxed)));
         true
     };
     // The total is set once the key has been found.
@@ -35,6 +34,8 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
 struct CopyJob {
     call: KeptCall,
     made: Mutex<Option<BegunCopy>>,
+    /// The reply: whether the key was copied.
+    is_copied: AtomicBool,
 }
 
 struct BegunCopy {
@@ -47,7 +48,6 @@ struct CopyPart {
     stage: CopyStage,
     /// How often it had to begin again, or to fall back to copying fields.
     rounds: u8,
-    is_copied: Arc<AtomicBool>,
 }
 
 enum CopyStage {
@@ -75,13 +75,10 @@ impl Part for CopyPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         // What the main thread has done is done, whatever has become of the gates.
         if let CopyStage::OnMain(step) = &self.stage {
-            match step.take() {
+            match step.take(slice) {
                 Answer::NotYet => return Progress::Blocked,
                 Answer::NotNow => self.stage = CopyStage::Last { tries: 0 },
-                Answer::Done(result, seen) => {
-                    slice.slot.log.see(seen);
-                    return self.end_with(result, slice);
-                }
+                Answer::Done(result) => return self.end_with(result, slice),
             }
         }
         match self.shared.gate(slice) {
@@ -179,7 +176,7 @@ impl CopyPart {
                 return Progress::More;
             }
             Ok(is_copied) => {
-                self.is_copied.store(is_copied, Ordering::Relaxed);
+                self.shared.is_copied.store(is_copied, Ordering::Relaxed);
                 if let Some(job) = slice.job {
                     job.took_effect();
                 }
@@ -252,7 +249,7 @@ impl CopyJob {
 
     fn call_again<'c>(&self, slice: &Slice<'_>, args: Args<'c>, in_one_go: bool) -> Call<'c> {
         let call = slice.call(&self.call, args);
-        let limits: Limits = if in_one_go { call.limits } else { call.limits.alone() };
+        let limits = if in_one_go { call.limits } else { call.limits.alone() };
         Call { limits, ..call }
     }
 }

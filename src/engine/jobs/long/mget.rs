@@ -158,13 +158,10 @@ impl MgetPart {
 
     fn look_at_answer(&mut self, slice: &Slice<'_>) -> Progress {
         let Stage::OnMain(step) = &self.stage else { return Progress::More };
-        match step.take() {
+        match step.take(slice) {
             Answer::NotYet => return Progress::Blocked,
             Answer::NotNow => self.stage = Stage::InOneGo { tries: 0 },
-            Answer::Done(copied, seen) => {
-                slice.slot.log.see(seen);
-                return self.end_with(copied, slice);
-            }
+            Answer::Done(copied) => return self.end_with(copied, slice),
         }
         Progress::More
     }

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use crate::engine::context::MainTask;
 use crate::engine::{Engine, Locked, Slice};
 
-/// A step that the main thread has been asked to do.
-pub(super) struct OnMain<T>(Arc<Mutex<Answer<T>>>);
+/// A step that the main thread has been asked to do: its result, and the position in the log that
+/// the job's reply must wait for.
+pub(super) struct OnMain<T>(Arc<Mutex<Answer<(T, u64)>>>);
 
 /// The main thread's answer.
 pub(super) enum Answer<T> {
@@ -17,8 +18,8 @@ pub(super) enum Answer<T> {
     NotYet,
     /// It cannot be done now: a script holds shards, say. Try again.
     NotNow,
-    /// The result, and the position in the log that the job's reply must wait for.
-    Done(T, u64),
+    /// The result.
+    Done(T),
 }
 
 impl<T: Send + 'static> OnMain<T> {
@@ -38,12 +39,17 @@ impl<T: Send + 'static> OnMain<T> {
         (own, task)
     }
 
-    /// Takes the answer. A task that is gone without one has failed: try again.
-    pub(super) fn take(&self) -> Answer<T> {
+    /// Takes the answer; the job's reply then waits for what the step has seen. A task that is gone
+    /// without one has failed: try again.
+    pub(super) fn take(&self, slice: &Slice<'_>) -> Answer<T> {
         let is_gone = Arc::strong_count(&self.0) == 1;
         match replace(&mut *self.0.lock(), Answer::NotYet) {
-            Answer::NotYet if is_gone => Answer::NotNow,
-            answer => answer,
+            Answer::NotYet if !is_gone => Answer::NotYet,
+            Answer::NotYet | Answer::NotNow => Answer::NotNow,
+            Answer::Done((result, seen)) => {
+                slice.slot.log.see(seen);
+                Answer::Done(result)
+            }
         }
     }
 }
@@ -52,7 +58,7 @@ fn answer_of<T>(
     locked: Locked<'_>,
     engine: &Engine,
     step: impl FnOnce(&Slice<'_>) -> Option<T>,
-) -> Answer<T> {
+) -> Answer<(T, u64)> {
     if engine.shards().is_in_unit(locked) {
         return Answer::NotNow;
     }
@@ -62,5 +68,5 @@ fn answer_of<T>(
     let result = step(&slice);
     let seen = slice.slot.take_seen();
     slice.slot.log.see(before);
-    result.map_or(Answer::NotNow, |result| Answer::Done(result, seen))
+    result.map_or(Answer::NotNow, |result| Answer::Done((result, seen)))
 }
