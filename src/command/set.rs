@@ -88,6 +88,7 @@ pub(super) static MSETNX: Command = Command {
 pub(super) static MSETEX: Command = Command {
     name: "msetex",
     arity: -4,
+    tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
     keys: Keys::CountedPairs(Access::Overwrite),
     twins: &["msetex", "mset"],
     docs: Docs {

@@ -258,5 +258,9 @@ fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]
     let positions = keys.positions(call).enumerate();
     let keys: Vec<_> =
         positions.map(|(number, at)| (call.get(at), keys.access(number, call))).collect();
-    if keys.is_empty() { Err(b"ERR Invalid arguments specified for command") } else { Ok(keys) }
+    // A script may have none.
+    if keys.is_empty() && !row.flags.script {
+        return Err(b"ERR Invalid arguments specified for command");
+    }
+    Ok(keys)
 }
