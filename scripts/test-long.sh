@@ -96,7 +96,7 @@ tsan_stage() {
     local flags="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
     local test=(test --release --locked --target "$host" ${std[@]+"${std[@]}"})
     local -x TSAN_OPTIONS="suppressions='$suppressions' ${TSAN_OPTIONS:-}"
-    run sanitize "$flags" tsan "${test[@]}" --lib -- store shard sync net::
+    run sanitize "$flags" tsan "${test[@]}" --lib -- store shard shared_reads sync net::
     run sanitize "$flags" tsan "${test[@]}" --test engine -- _threads::
     MIDI_IO=io_uring run sanitize "$flags" tsan "${test[@]}" --test engine -- port_threads::
 }

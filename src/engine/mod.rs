@@ -75,8 +75,8 @@ pub use users::{
     User, Users,
 };
 
-pub use crate::sync::{Held, Inbox, Left, Locked, OnlyThread, Pushed, Released, StopFlag, Token};
-pub use crate::sync::{Waiting, WaitingRoom, Waker, Watermark};
+pub use crate::sync::{Held, Inbox, Left, Locked, OnlyThread, Pushed, Released, StopFlag, Taken};
+pub use crate::sync::{Token, Waiting, WaitingRoom, Waker, Watermark};
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;

@@ -143,6 +143,11 @@ impl Request {
         COMMANDS[self.call.command].is_on_one_shard(self.call.args.len())
     }
 
+    /// Whether the command only reads a value.
+    pub(in crate::engine) fn reads_value(&self) -> bool {
+        COMMANDS[self.call.command].reads_value
+    }
+
     /// The key that decides which shard it needs, or needs first.
     pub(super) fn first_key(&self) -> Option<&[u8]> {
         let row = COMMANDS[self.call.command];

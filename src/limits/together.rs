@@ -15,3 +15,6 @@ pub const AHEAD_ARGUMENTS: usize = 4;
 /// GETs that follow one another hold the shards of so many of them at a time, not of all. Another
 /// thread then finds a shard busy less often: docs/design/scaling.md has the counts.
 pub const READS_HELD: usize = 16;
+/// So often in a row a shard is held only to be read before threads may read it together. Closing
+/// it again costs the next holder a look at every thread.
+pub const OPEN_AFTER: u32 = if cfg!(any(loom, test)) { 2 } else { 64 };

@@ -19,7 +19,7 @@ use super::{Entry, Origin, SharedValue, Traits, WrongType};
 pub(super) const SLOTS: usize = 9;
 
 /// See the drawing above. One array, so that the tags load as one word. Atomic, so that a read can
-/// note that it has found a key; only the thread that holds the shard touches it.
+/// note that it has found a key; only the thread that holds the shard does.
 pub(super) struct Bucket([AtomicU8; 64]);
 
 /// What eviction knows of a key.
@@ -215,6 +215,9 @@ pub(super) struct Buckets {
 
 // SAFETY: a row alone owns its block, and entries are Send.
 unsafe impl Send for Buckets {}
+// SAFETY: through a shared reference the row is only read, but for the marks that the holder of the
+// shard alone writes (`EntryRef::note_use`).
+unsafe impl Sync for Buckets {}
 
 impl Buckets {
     /// Empty ones.
@@ -310,6 +313,12 @@ impl<'a> EntryRef<'a> {
         }
     }
 
+    /// Whether the last look by eviction is followed by a use.
+    #[inline]
+    pub fn is_use_noted(&self) -> bool {
+        self.marks.load(Relaxed) & SlotMarks::HIT.0 != 0
+    }
+
     /// How often the key was used, as far as eviction tells: 0 to 3, and 0 for one that was not.
     #[inline]
     pub fn frequency(&self) -> u8 {
@@ -374,6 +383,12 @@ impl StringRef<'_> {
     /// copy.
     pub fn to_shared(&self) -> SharedValue {
         self.shared().unwrap_or_else(|| SharedValue::new(self.bytes().to_vec()))
+    }
+
+    /// See [`EntryRef::is_use_noted`].
+    #[inline]
+    pub fn is_use_noted(&self) -> bool {
+        self.0.is_use_noted()
     }
 
     /// See [`EntryRef::note_use`].

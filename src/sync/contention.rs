@@ -7,6 +7,8 @@
 pub enum Contact {
     /// A token was taken.
     Taken,
+    /// A shard was read without its token.
+    Shared,
     /// The one before was released by another thread: the shard's lines are in its cache.
     ChangedHands,
     /// A try for a token failed.
@@ -24,8 +26,9 @@ mod counted {
 
     use super::Contact;
 
-    const CONTACTS: [(Contact, &str); 5] = [
+    const CONTACTS: [(Contact, &str); 6] = [
         (Contact::Taken, "taken"),
+        (Contact::Shared, "shared"),
         (Contact::ChangedHands, "changed_hands"),
         (Contact::Busy, "busy"),
         (Contact::Message, "messages"),

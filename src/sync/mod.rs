@@ -14,7 +14,7 @@ mod watermark;
 pub use inbox::Inbox;
 pub use locked::Locked;
 pub use standstill::{OnlyThread, StopFlag};
-pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
+pub use token::{Held, HeldShared, Left, Pushed, ReadMarks, Released, Taken, Token, WaitingRoom};
 pub use wake::Waker;
 pub use watermark::{Waiting, Watermark};
 

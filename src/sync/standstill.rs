@@ -13,8 +13,8 @@
 
 use super::primitives::{AtomicBool, Ordering};
 
-/// A flag that all who take tokens look at, except the holder of the host's global lock, who raises
-/// it.
+/// A flag that all look at who take tokens, or read shards without, except the holder of the host's
+/// global lock, who raises it.
 pub struct StopFlag(AtomicBool);
 
 impl Default for StopFlag {
@@ -48,7 +48,7 @@ impl StopFlag {
 /// Loom has sequential consistency in fences only. Processors have it in these accesses: where they
 /// are x86, in the CAS that takes the token.
 #[inline(always)]
-fn fence_of_models() {
+pub(super) fn fence_of_models() {
     #[cfg(loom)]
     super::primitives::fence(Ordering::SeqCst);
 }

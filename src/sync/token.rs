@@ -1,7 +1,7 @@
 //! The token of a shard and its mailbox: one atomic word.
 //!
 //! ```text
-//! word = UNIT │ pointer to the newest pending message │ LEFT │ WAITER │ LONG │ HELD
+//! word = UNIT │ OPEN │ READ │ pointer to the newest pending message │ LEFT │ WAITER │ LONG │ HELD
 //! ```
 //!
 //! | word              | meaning                                                    |
@@ -14,6 +14,8 @@
 //! | HELD, WAITER      | the holder of the host's global lock sleeps until let in   |
 //! | HELD, UNIT        | a unit's, held by one of its commands                      |
 //! | HELD, UNIT, LONG  | a unit's, between two of its commands                      |
+//! | OPEN              | free, and threads may read it together: see `shared`       |
+//! | READ, any other   | no longer open; who read it then may still do so           |
 //!
 //! A release is a CAS too, which fails if a message has come in between. So no message is
 //! overlooked, and no thread is woken just to pass the token on. LEFT means that messages older
@@ -24,13 +26,19 @@
 //! A *unit* is several commands that the holder of the host's global lock runs as one. Releasing a
 //! unit's token only lays it aside, until the unit ends.
 
-use std::collections::VecDeque;
+mod shared;
+
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
 use super::locked::Locked;
-use super::primitives::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop};
+use super::primitives::{
+    AtomicU32, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop,
+};
 use super::standstill::OnlyThread;
+
+use shared::Readers;
+pub use shared::{HeldShared, ReadMarks, Taken};
 
 const HELD: usize = 1;
 const LONG: usize = 1 << 1;
@@ -38,49 +46,61 @@ const WAITER: usize = 1 << 2;
 const LEFT: usize = 1 << 3;
 /// The top bit, which no user-space address has.
 const UNIT: usize = 1 << (usize::BITS - 1);
+/// Two more.
+const OPEN: usize = 1 << (usize::BITS - 2);
+const READ: usize = 1 << (usize::BITS - 3);
 /// The flags of holders and waiters, not of messages.
 const HOLDING: usize = HELD | LONG | WAITER | UNIT;
-const FLAGS: usize = HOLDING | LEFT;
+const FLAGS: usize = HOLDING | LEFT | OPEN | READ;
 
 /// A message on its way. Aligned, so that the flags fit below its address.
 #[repr(align(16))]
 struct MailboxNode<M> {
-    older: *mut MailboxNode<M>,
+    /// In the word's list the one before it, in `left` the one after it.
+    next: *mut MailboxNode<M>,
     message: M,
 }
 
-/// Data that only the holder of its token may touch, and a mailbox for all other threads. Not
-/// crossbeam's queue: a release must fail while the mailbox has a message, so both are one word.
+/// Data that only the holder of its token may touch, or threads read together, and a mailbox for
+/// all other threads. Not crossbeam's queue: a release must fail while the mailbox has a message,
+/// so both are one word.
+// In this order: the first two are on one cache line.
+#[repr(C)]
 pub struct Token<T, M> {
     word: AtomicUsize,
+    /// How often in a row it was taken only to be read, since it was open last. Its holder writes
+    /// this.
+    reads: AtomicU32,
     inside: UnsafeCell<Inside<T, M>>,
 }
 
 struct Inside<T, M> {
     data: T,
     /// Messages taken out of the word but not run yet, oldest first.
-    left: VecDeque<M>,
+    left: *mut MailboxNode<M>,
 }
 
-// SAFETY: only the holder of HELD touches `inside`; messages are handed over through the word with
-// release and acquire order.
+// SAFETY: only the holder of HELD touches `inside`, but for those who share it (see `shared`);
+// messages are handed over through the word with release and acquire order.
 unsafe impl<T: Send, M: Send> Send for Token<T, M> {}
-// SAFETY: as above; a shared Token gives access to T and M to one thread at a time.
+// SAFETY: as above; a shared Token gives access to M to one thread at a time, and to T as well:
+// `try_share` gives it to several, and asks for T: Sync.
 unsafe impl<T: Send, M: Send> Sync for Token<T, M> {}
 
-/// Where the one thread that may wait for tokens sleeps. One per engine.
-#[derive(Default)]
+/// Where the one thread that may wait for tokens sleeps, and what the others read without them. One
+/// per engine.
 pub struct WaitingRoom {
     slot: Mutex<()>,
     call: Condvar,
+    readers: Readers,
 }
 
 /// The outcome of pushing a message.
 pub enum Pushed<'a, T, M> {
     /// It waits; the holder or the owner will run it.
     Queued,
-    /// The shard was free: the caller now holds it, with the message pending.
-    Taken(Held<'a, T, M>),
+    /// The shard was free: the caller now has it, with the message pending.
+    Taken(Taken<'a, T, M>),
 }
 
 /// The outcome of leaving a message that its sender must not run while others hold the shard.
@@ -104,7 +124,7 @@ pub enum Released {
 impl Released {
     /// Made from the rest of the word.
     fn of(rest: usize) -> Self {
-        if rest == 0 { Released::Clean } else { Released::Pending }
+        if rest & !READ == 0 { Released::Clean } else { Released::Pending }
     }
 }
 
@@ -113,7 +133,8 @@ impl<T, M> Token<T, M> {
     pub fn new(data: T) -> Self {
         Token {
             word: AtomicUsize::new(0),
-            inside: UnsafeCell::new(Inside { data, left: VecDeque::new() }),
+            reads: AtomicU32::new(0),
+            inside: UnsafeCell::new(Inside { data, left: ptr::null_mut() }),
         }
     }
 
@@ -155,30 +176,39 @@ impl<T, M> Token<T, M> {
     }
 
     /// Takes the token if no thread holds it, also with messages pending.
-    pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
-        let take = |word| (word & HELD == 0).then_some(word | HELD);
+    pub fn try_take_with_pending(&self) -> Option<Taken<'_, T, M>> {
+        let take = |word| (word & HELD == 0).then(|| closed(word) | HELD);
         let taken = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, take);
-        taken.is_ok().then(|| Held { token: self })
+        taken.is_ok().then(|| Taken::of(self))
     }
 
-    /// Waits for the token. Only for the thread that holds the host's global lock, so there is at
-    /// most one waiter in the whole engine. Pending messages stay pending: they are for other
-    /// clients.
-    pub fn take_waiting(&self, _: Locked<'_>, room: &WaitingRoom, tries: u32) -> Held<'_, T, M> {
+    /// Waits for the token, and for those who still read. Only for the thread that holds the host's
+    /// global lock, so there is at most one waiter in the whole engine. Pending messages stay
+    /// pending: they are for other clients.
+    pub fn take_waiting(
+        &self,
+        locked: Locked<'_>,
+        room: &WaitingRoom,
+        tries: u32,
+    ) -> Held<'_, T, M> {
+        self.wait_for_word(room, tries).wait_alone(locked, room)
+    }
+
+    fn wait_for_word(&self, room: &WaitingRoom, tries: u32) -> Taken<'_, T, M> {
         for _ in 0..tries {
-            if let Some(held) = self.try_take_with_pending() {
-                return held;
+            if let Some(taken) = self.try_take_with_pending() {
+                return taken;
             }
             spin_loop();
         }
-        let wait = |word| Some(if word & HELD == 0 { word | HELD } else { word | WAITER });
-        // AcqRel: takes the token, or shows the holder that a thread sleeps.
+        let wait = |word| Some(if word & HELD == 0 { closed(word) | HELD } else { word | WAITER });
+        // It takes the token, or shows the holder that a thread sleeps.
         let (Ok(word) | Err(word)) =
-            self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, wait);
+            self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, wait);
         if word & HELD != 0 {
             self.sleep_until_let_in(room);
         }
-        Held { token: self }
+        Taken::of(self)
     }
 
     /// Sleeps until the holder clears WAITER. It leaves HELD set: the token is then ours.
@@ -243,15 +273,15 @@ impl<T, M> Token<T, M> {
 
     /// Leaves a message, and takes the token if it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
-        let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
+        let node = Box::into_raw(Box::new(MailboxNode { next: ptr::null_mut(), message }));
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until the CAS succeeds.
-            unsafe { (*node).older = pointer(word) };
-            let new = node as usize | (word & FLAGS) | HELD;
+            unsafe { (*node).next = pointer(word) };
+            let new = node as usize | (closed(word) & FLAGS) | HELD;
             // It publishes the message; it acquires a free shard.
             match self.word.compare_exchange_weak(word, new, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) if word & HELD == 0 => return Pushed::Taken(Held { token: self }),
+                Ok(_) if word & HELD == 0 => return Pushed::Taken(Taken::of(self)),
                 Ok(_) => return Pushed::Queued,
                 Err(now) => word = now,
             }
@@ -262,10 +292,10 @@ impl<T, M> Token<T, M> {
     /// then gives it back.
     pub fn leave(&self, message: M) -> Left<M> {
         let mut word = self.word.load(Ordering::Relaxed);
-        let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
-        while word != 0 {
+        let node = Box::into_raw(Box::new(MailboxNode { next: ptr::null_mut(), message }));
+        while word & !(OPEN | READ) != 0 {
             // SAFETY: the node is ours until the CAS succeeds.
-            unsafe { (*node).older = pointer(word) };
+            unsafe { (*node).next = pointer(word) };
             let new = node as usize | (word & FLAGS);
             match self.word.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Left::Queued,
@@ -281,27 +311,49 @@ impl<T, M> Drop for Token<T, M> {
     fn drop(&mut self) {
         let word = self.word.load(Ordering::Acquire);
         // SAFETY: no other thread has the token any more.
-        drop(unsafe { messages::<M>(pointer(word)) });
+        for mut list in [pointer(word), unsafe { (*self.inside.get()).left }] {
+            // SAFETY: as above.
+            while unsafe { take_first::<M>(&mut list) }.is_some() {}
+        }
     }
+}
+
+/// The word of a shard that nobody else may begin to read.
+fn closed(word: usize) -> usize {
+    if word & OPEN != 0 { word & !OPEN | READ } else { word }
 }
 
 fn pointer<M>(word: usize) -> *mut MailboxNode<M> {
     (word & !FLAGS) as *mut MailboxNode<M>
 }
 
-/// The messages of a list that has been taken out of its word, oldest first.
+/// The first message of a list, which is freed.
+///
+/// # Safety
+/// The caller alone owns the list, whose nodes `push` or `leave` have made.
+unsafe fn take_first<M>(list: &mut *mut MailboxNode<M>) -> Option<M> {
+    if list.is_null() {
+        return None;
+    }
+    // SAFETY: the caller owns the node.
+    let node = unsafe { Box::from_raw(*list) };
+    *list = node.next;
+    Some(node.message)
+}
+
+/// A list that has been taken out of its word, oldest first.
 ///
 /// # Safety
 /// The caller alone owns the list.
-unsafe fn messages<M>(mut newest: *mut MailboxNode<M>) -> VecDeque<M> {
-    let mut found = VecDeque::new();
+unsafe fn oldest_first<M>(mut newest: *mut MailboxNode<M>) -> *mut MailboxNode<M> {
+    let mut first = ptr::null_mut();
     while !newest.is_null() {
-        // SAFETY: the caller owns the nodes, each made by `push` or `leave`.
-        let node = unsafe { Box::from_raw(newest) };
-        newest = node.older;
-        found.push_front(node.message);
+        // SAFETY: the caller owns the node.
+        let before = unsafe { std::mem::replace(&mut (*newest).next, first) };
+        first = newest;
+        newest = before;
     }
-    found
+    first
 }
 
 /// A token that this thread holds. It must be released with [`Held::release`]. Dropping it any
@@ -331,26 +383,36 @@ impl<T, M> Held<'_, T, M> {
         let word = &self.token.word;
         // SAFETY: we hold the token.
         let left = unsafe { &mut (*self.inside()).left };
-        if left.is_empty() {
+        let was_empty = left.is_null();
+        if was_empty {
             let taken = word.fetch_and(HOLDING, Ordering::Acquire);
             // SAFETY: just taken out of the word.
-            *left = unsafe { messages(pointer(taken)) };
-            if left.len() > 1 {
-                word.fetch_or(LEFT, Ordering::Relaxed);
-            }
-        } else if left.len() == 1 {
+            *left = unsafe { oldest_first(pointer(taken)) };
+        }
+        // SAFETY: we hold the token.
+        let message = unsafe { take_first(left) };
+        if was_empty && !left.is_null() {
+            word.fetch_or(LEFT, Ordering::Relaxed);
+        } else if !was_empty && left.is_null() {
             word.fetch_and(!LEFT, Ordering::Relaxed);
         }
-        left.pop_front()
+        message
     }
 
     /// Releases the token: to a waiter, or to no thread.
     #[inline]
     pub fn release(self, room: &WaitingRoom) -> Released {
+        self.token.reads.store(0, Ordering::Relaxed);
+        self.release_to(0, room)
+    }
+
+    /// The same, with this word if nothing has come in.
+    #[inline(always)]
+    fn release_to(self, free: usize, room: &WaitingRoom) -> Released {
         let token = self.token;
         std::mem::forget(self);
-        // Release: publishes our changes to the next holder.
-        match token.word.compare_exchange(HELD, 0, Ordering::Release, Ordering::Relaxed) {
+        // Release: publishes our changes to the next holder, and to those who read.
+        match token.word.compare_exchange(HELD, free, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Released::Clean,
             Err(word) => Held { token }.release_slow(word, room),
         }

@@ -19,32 +19,32 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use midi::engine::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom};
+use midi::engine::{Held, Inbox, Left, Locked, Pushed, Released, Taken, Token, WaitingRoom};
 use midi::engine::{Waiting, Watermark};
 
 /// Tries all interleavings with up to this many preemptions (loom's advice is two or three, which
 /// finds all but a few bugs). LOOM_MAX_PREEMPTIONS overrides.
-fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(model);
 }
 
 /// The global lock, for the thread that waits for tokens. There is one in each model.
-fn locked<'a>() -> Locked<'a> {
+pub fn locked<'a>() -> Locked<'a> {
     // SAFETY: there is no host, and no other thread of the model claims the lock.
     unsafe { Locked::assume() }
 }
 
 /// A message whose content loom watches: reading it without having acquired what its writer
 /// released is an error.
-struct Letter {
+pub struct Letter {
     from: usize,
     number: UnsafeCell<usize>,
 }
 
 impl Letter {
-    fn new(from: usize, number: usize) -> Self {
+    pub fn new(from: usize, number: usize) -> Self {
         let letter = Letter { from, number: UnsafeCell::new(0) };
         // SAFETY: no other thread has the letter yet.
         letter.number.with_mut(|inside| unsafe { *inside = number });
@@ -57,58 +57,75 @@ impl Letter {
     }
 }
 
-type Hold<'a> = Held<'a, Vec<(usize, usize)>, Letter>;
+pub type Hold<'a> = Held<'a, Vec<(usize, usize)>, Letter>;
 
 /// A shard whose data is the list of the letters that were run, and of the work that was done at
 /// once (as separate letters).
-struct Shard {
-    token: Token<Vec<(usize, usize)>, Letter>,
-    room: WaitingRoom,
+pub struct Shard {
+    pub token: Token<Vec<(usize, usize)>, Letter>,
+    pub room: WaitingRoom,
     /// How often the owner has been notified since it last looked.
     told: AtomicUsize,
 }
 
 impl Shard {
-    fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         Arc::new(Shard {
             token: Token::new(Vec::new()),
-            room: WaitingRoom::default(),
+            room: WaitingRoom::new(3),
             told: AtomicUsize::new(0),
         })
     }
 
-    fn release(&self, held: Hold<'_>) {
-        if held.release(&self.room) == Released::Pending {
+    pub fn release(&self, held: Hold<'_>) {
+        self.note(held.release(&self.room));
+    }
+
+    pub fn note(&self, released: Released) {
+        if released == Released::Pending {
             self.told.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// A worker with a request whose token was busy: it leaves the request, and runs `at_most` if
-    /// the shard turns out to be free.
-    fn push(&self, letter: Letter, at_most: usize) {
-        if let Pushed::Taken(mut held) = self.token.push(letter) {
-            run(&mut held, at_most);
-            self.release(held);
-        }
+    /// Shards::alone: a token that was just taken, unless somebody still reads the shard.
+    pub fn alone<'a>(&'a self, taken: Taken<'a, Vec<(usize, usize)>, Letter>) -> Option<Hold<'a>> {
+        taken.alone(&self.room, 0).map_err(|taken| self.note(taken.release(&self.room))).ok()
     }
 
-    /// The owner, notified or not.
-    fn owner_looks(&self, at_most: usize) {
-        if self.told.swap(0, Ordering::AcqRel) > 0
-            && let Some(mut held) = self.token.try_take_with_pending()
+    /// A worker with a request whose token was busy: it leaves the request, and runs `at_most` if
+    /// the shard turns out to be free.
+    pub fn push(&self, letter: Letter, at_most: usize) {
+        if let Pushed::Taken(taken) = self.token.push(letter)
+            && let Some(mut held) = self.alone(taken)
         {
             run(&mut held, at_most);
             self.release(held);
         }
     }
 
+    /// The owner, notified or not.
+    pub fn owner_looks(&self, at_most: usize) {
+        if self.told.swap(0, Ordering::AcqRel) > 0
+            && let Some(taken) = self.token.try_take_with_pending()
+            && let Some(mut held) = self.alone(taken)
+        {
+            run(&mut held, at_most);
+            self.release(held);
+        }
+    }
+
+    /// Shards::try_take.
+    pub fn try_take(&self) -> Option<Hold<'_>> {
+        self.token.try_take().or_else(|| self.alone(self.token.try_take_from_readers()?))
+    }
+
     /// All threads are done: the owner handles its notifications. Then nothing may be left, and
     /// everything must have been run, each thread's letters in order.
-    fn ends_with(&self, expected: &[usize]) {
+    pub fn ends_with(&self, expected: &[usize]) {
         while self.told.load(Ordering::Acquire) > 0 {
             self.owner_looks(usize::MAX);
         }
-        let held = self.token.try_take().expect("messages are left, and nobody has been told");
+        let held = self.try_take().expect("messages are left, and nobody has been told");
         for (from, &count) in expected.iter().enumerate() {
             let numbers: Vec<usize> =
                 held.iter().filter(|done| done.0 == from).map(|done| done.1).collect();
@@ -119,7 +136,7 @@ impl Shard {
     }
 }
 
-fn run(held: &mut Hold<'_>, at_most: usize) {
+pub fn run(held: &mut Hold<'_>, at_most: usize) {
     for _ in 0..at_most {
         let Some(letter) = held.next_pending() else {
             return;
@@ -129,12 +146,12 @@ fn run(held: &mut Hold<'_>, at_most: usize) {
     }
 }
 
-fn spawn(shard: &Arc<Shard>, work: impl FnOnce(&Shard) + 'static) -> thread::JoinHandle<()> {
+pub fn spawn(shard: &Arc<Shard>, work: impl FnOnce(&Shard) + 'static) -> thread::JoinHandle<()> {
     let shard = Arc::clone(shard);
     thread::spawn(move || work(&shard))
 }
 
-fn join(threads: Vec<thread::JoinHandle<()>>) {
+pub fn join(threads: Vec<thread::JoinHandle<()>>) {
     for thread in threads {
         thread.join().unwrap();
     }
@@ -435,7 +452,7 @@ fn nothing_happens_within_a_unit() {
                     let held = if long {
                         shard.token.try_take_long()
                     } else {
-                        shard.token.try_take_with_pending()
+                        shard.token.try_take_with_pending().and_then(|it| shard.alone(it))
                     };
                     match held {
                         Some(mut held) => {
@@ -583,7 +600,9 @@ impl Whole {
             for message in self.owner.inbox.take() {
                 match message {
                     Message::Run(letter) => {
-                        if let Pushed::Taken(mut held) = self.shard.token.push(letter) {
+                        if let Pushed::Taken(taken) = self.shard.token.push(letter)
+                            && let Some(mut held) = self.shard.alone(taken)
+                        {
                             run(&mut held, 1);
                             look |= held.release(&self.shard.room) == Released::Pending;
                         }
@@ -594,7 +613,9 @@ impl Whole {
             }
             if look {
                 look = false;
-                if let Some(mut held) = self.shard.token.try_take_with_pending() {
+                if let Some(taken) = self.shard.token.try_take_with_pending()
+                    && let Some(mut held) = self.shard.alone(taken)
+                {
                     run(&mut held, 1);
                     look = held.release(&self.shard.room) == Released::Pending;
                 }

@@ -27,6 +27,8 @@ mod records;
 mod resp;
 #[cfg(not(loom))]
 mod shard_threads;
+#[cfg(loom)]
+mod shared_reads;
 #[cfg(not(loom))]
 mod snapshots;
 #[cfg(loom)]

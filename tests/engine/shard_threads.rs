@@ -502,7 +502,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
                 let held = match which {
                     2 => shards.try_take_long(shard),
                     3 => shards.take(shard, Taking::Try(10)),
-                    _ => shards.try_take_with_pending(shard),
+                    _ => shards.try_take_with_pending(shard).ok(),
                 };
                 if let Some(held) = held {
                     let start = Instant::now();

@@ -10,7 +10,9 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use midi::engine::{Held, Locked, OnlyThread, Pushed, Released, StopFlag, Token, WaitingRoom};
+use midi::engine::WaitingRoom;
+use midi::engine::{Held, Locked, OnlyThread, Pushed, Released, StopFlag, Taken, Token};
+use midi::limits::OPEN_AFTER;
 
 /// As in `interleavings.rs`.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -40,7 +42,7 @@ impl Keyspace {
     fn new() -> Arc<Self> {
         Arc::new(Keyspace {
             tokens: [Token::new(Seen::new()), Token::new(Seen::new())],
-            room: WaitingRoom::default(),
+            room: WaitingRoom::new(1),
             stop: StopFlag::default(),
             told: AtomicUsize::new(0),
         })
@@ -66,6 +68,25 @@ impl Keyspace {
         None
     }
 
+    /// Shards::alone.
+    fn alone<'e>(&'e self, taken: Taken<'e, Seen, usize>) -> Option<Held<'e, Seen, usize>> {
+        match taken.alone(&self.room, 0) {
+            Ok(held) => self.unless_stopped(Some(held)),
+            Err(taken) => {
+                if taken.release(&self.room) == Released::Pending {
+                    self.told.fetch_add(1, Ordering::AcqRel);
+                }
+                None
+            }
+        }
+    }
+
+    /// Shards::try_share, of the second shard.
+    fn read(&self) -> Option<usize> {
+        let shared = self.tokens[1].try_share(self.room.marks(0), 0)?;
+        (!self.stop.is_up()).then(|| shared.len())
+    }
+
     fn try_take(&self, shard: usize) -> Option<Held<'_, Seen, usize>> {
         self.unless_stopped(self.tokens[shard].try_take())
     }
@@ -86,8 +107,8 @@ impl Keyspace {
 
     /// Worker::leave_in_shard, of a message for the first shard.
     fn push(&self, message: usize) {
-        if let Pushed::Taken(held) = self.tokens[0].push(message)
-            && let Some(held) = self.unless_stopped(Some(held))
+        if let Pushed::Taken(taken) = self.tokens[0].push(message)
+            && let Some(held) = self.alone(taken)
         {
             self.run_pending(held);
         }
@@ -103,7 +124,8 @@ impl Keyspace {
     /// Worker::visit_shards.
     fn owner_looks(&self) {
         if self.told.swap(0, Ordering::AcqRel) > 0
-            && let Some(held) = self.unless_stopped(self.tokens[0].try_take_with_pending())
+            && let Some(taken) = self.tokens[0].try_take_with_pending()
+            && let Some(held) = self.alone(taken)
         {
             self.run_pending(held);
         }
@@ -118,6 +140,7 @@ impl Keyspace {
                 self.let_go(token.take_waiting(locked(), &self.room, 0));
             }
         }
+        self.room.wait_for_readers(locked());
         // SAFETY: this is what the models are to show.
         let mut alone = unsafe { OnlyThread::assume() };
         let found = self.tokens.each_ref().map(|token| {
@@ -160,6 +183,26 @@ fn a_standstill_sees_whole_runs() {
             assert_eq!(held.release(&there.room), Released::Clean);
         });
     }
+}
+
+/// Nobody reads at the standstill, although an open shard is not taken.
+#[test]
+fn nobody_reads_at_a_standstill() {
+    check(3, || {
+        let there = Keyspace::new();
+        for _ in 0..OPEN_AFTER {
+            let held = there.tokens[1].try_take().unwrap();
+            assert_eq!(held.release_read(&there.room), Released::Clean);
+        }
+        let reader = spawn(&there, |there| {
+            for _ in 0..2 {
+                assert!(there.read().is_none_or(|seen| seen <= 1));
+            }
+        });
+        assert_eq!(there.stop(Some(9)), [Seen::new(), Seen::new()]);
+        reader.join().unwrap();
+        assert_eq!(there.read(), Some(1));
+    });
 }
 
 /// A message that comes at the standstill waits, and its owner is told of it.

@@ -4,7 +4,6 @@ use smallvec::SmallVec;
 
 use super::all_keys;
 use super::eviction::make_room;
-use super::short::{say_value, set_value};
 use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKey, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
@@ -87,6 +86,10 @@ impl Engine {
     ) -> Outcome {
         let hash = self.shards().hasher.hash(call.first_key());
         let shard = self.shards().of(hash);
+        let reads = call.row().reads_value;
+        if reads && self.read_shared(slot, call, hash, shard, reply) {
+            return Outcome::Done;
+        }
         let Some(mut held) = self.shards().take(shard, taking) else {
             return Outcome::Busy;
         };
@@ -101,43 +104,12 @@ impl Engine {
             }
             self.run_with_room(slot, call, hash, shard, &mut held, reply)
         };
-        self.ledger.release(slot, shard, held);
-        outcome
-    }
-
-    /// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if
-    /// there is nothing to do but to read the value, or to write it over the one before. False if
-    /// it has to run in the general way; then nothing is done.
-    #[inline(always)]
-    pub(super) fn run_short<R: Reply + ?Sized>(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        hash: KeyHash,
-        held: &mut HeldShard<'_>,
-        reply: &mut R,
-    ) -> bool {
-        let row = call.row();
-        if !(row.reads_value || row.sets_value) || !self.ledger.is_plain() {
-            return false;
-        }
-        let notes_use = self.ledger.eviction.is_on() && call.is_use();
-        let start = slot.begin(call.command);
-        if row.reads_value {
-            if !say_value(slot, held.table(call.db), call, hash, notes_use, reply) {
-                return false;
-            }
+        if reads {
+            self.ledger.release_read(slot, shard, held);
         } else {
-            if !held.watched.is_empty()
-                || self.ledger.refusal_in_database(call).is_some()
-                || !set_value(held.db(call.db), call, hash, notes_use, reply)
-            {
-                return false;
-            }
-            slot.changed.add(1);
+            self.ledger.release(slot, shard, held);
         }
-        slot.end(call.command, start);
-        true
+        outcome
     }
 
     /// [`Engine::run_one`] for a command that is alone: room is made for it first.

@@ -7,9 +7,10 @@
 //!
 //! The commands at the beginning that only read a value (GET) are answered from the entries that
 //! the steps have found, in groups: the shards of a group are released before those of the next one
-//! are taken. What the steps have found borrows the shards, so it cannot outlive the first command
-//! that may change one: that command and all behind it look for their keys again. They hold their
-//! shards until the last of them has run, so what they write is one run of the log.
+//! are taken; open ones are read together with other threads, without their tokens. What the steps
+//! have found borrows the shards, so it cannot outlive the first command that may change one: that
+//! command and all behind it look for their keys again. They hold their shards until the last of
+//! them has run, so what they write is one run of the log.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use arrayvec::ArrayVec;
 use crate::command::{COMMANDS, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
-use crate::engine::shards::{HeldTogether, Shards};
+use crate::engine::shards::{HeldTogether, InHand, Shards};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{AHEAD, LINES_OF_STRING, MGET_FREE_BYTES, READS_HELD};
 use crate::store::{Candidate, EntryRef, Home, KeyHash, Look, Now, StringRef, Table};
@@ -73,28 +74,49 @@ impl Engine {
         while done < places.len() {
             let reads = COMMANDS[calls.command(done)].reads_value;
             let end = if reads { places.len().min(done + READS_HELD) } else { places.len() };
-            let taken = hold(shards, &mut held, &mut places[done..end], Taking::WORKER);
+            let reader = reads.then_some(slot);
+            let taken = hold(shards, &mut held, &mut places[done..end], (Taking::WORKER, reader));
             if taken == 0 {
                 return (done, Outcome::Busy);
             }
             let (upto, mut is_over) = (done + taken, false);
-            let group = &places[done..upto];
-            done += self.read_values(slot, calls, done, &held, group, reply, |reply| {
-                is_over = is_enough(reply);
-                is_over
-            });
+            loop {
+                let group = &places[done..upto];
+                done += self.read_values(slot, calls, done, &held, group, reply, |reply| {
+                    is_over = is_enough(reply);
+                    is_over
+                });
+                // What ends a group of shared shards may run on one that is held.
+                if is_over || done == upto || !self.holds_alone(slot, &mut held, &places[done]) {
+                    break;
+                }
+            }
             if !is_over && done < upto {
                 // Behind a busy shard nothing is taken.
                 let last = if upto == end { places.len() } else { upto };
                 let places = &mut places[..last];
                 return self.run_rest(slot, calls, done..upto, &mut held, places, reply, is_enough);
             }
-            self.ledger.release_many(slot, held.drain());
+            self.ledger.release_all_read(slot, held.drain());
             if is_over {
                 break;
             }
         }
         (done, Outcome::Done)
+    }
+
+    /// Takes the shard of a key that was shared; false if it was not, or others read or hold it.
+    #[inline]
+    fn holds_alone<'s>(
+        &'s self,
+        slot: &ThreadSlot,
+        held: &mut HeldTogether<InHand<'s>>,
+        placed: &Placed<'_>,
+    ) -> bool {
+        let (shard, in_hand) = held.at(placed.place);
+        let Some(shared) = in_hand.end_shared() else { return false };
+        self.ledger.end_read(slot, shared);
+        in_hand.alone(self.shards(), shard).is_some()
     }
 
     /// Runs the calls of a group that are left, and all behind the group, with the shards of all of
@@ -106,37 +128,42 @@ impl Engine {
         slot: &ThreadSlot,
         calls: &impl Together,
         group: Range<usize>,
-        held: &mut HeldTogether<'s>,
+        held: &mut HeldTogether<InHand<'s>>,
         places: &mut [Placed<'_>],
         reply: &mut R,
         is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
-        let taken = hold(self.shards(), held, &mut places[group.end..], Taking::WORKER);
+        held.all().filter_map(InHand::end_shared).for_each(|it| self.ledger.end_read(slot, it));
+        let taken = hold(self.shards(), held, &mut places[group.end..], (Taking::WORKER, None));
         let (places, db) = (&places[..group.end + taken], calls.db());
-        let table = |place: usize| held.get(place).table(db);
+        let table = |place: usize| held.get(place).store()?.table(db);
         let lines = COMMANDS[calls.command(group.start)].lines;
         find_candidates(&places[group.end..], &table, lines, &mut ArrayVec::new());
         let ran = self.run_each(slot, calls, group.start, held, places, reply, is_enough);
-        self.ledger.release_many(slot, held.drain());
+        self.ledger.release_together(slot, held.drain());
         ran
     }
 
     /// Runs the calls from number `done` on, one after the other.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
-    fn run_each<R: Reply>(
-        &self,
+    fn run_each<'s, R: Reply>(
+        &'s self,
         slot: &ThreadSlot,
         calls: &impl Together,
         mut done: usize,
-        held: &mut HeldTogether<'_>,
+        held: &mut HeldTogether<InHand<'s>>,
         places: &[Placed<'_>],
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
         let mut outcome = Outcome::Done;
         for &Placed { hash, place, .. } in &places[done..] {
-            let (call, (shard, token)) = (calls.call(done), held.at(place));
+            let (call, (shard, in_hand)) = (calls.call(done), held.at(place));
+            let Some(token) = in_hand.alone(self.shards(), shard) else {
+                outcome = Outcome::Busy;
+                break;
+            };
             outcome = if self.run_short(slot, &call, hash, token, reply) {
                 Outcome::Done
             } else {
@@ -178,7 +205,7 @@ impl Engine {
             return None;
         }
         let mut held = HeldTogether::default();
-        let taken = hold(shards, &mut held, &mut places, taking);
+        let taken = hold(shards, &mut held, &mut places, (taking, Some(slot)));
         let mut hiding = None;
         let outcome = if taken < keys {
             Some(Outcome::Busy)
@@ -188,7 +215,7 @@ impl Engine {
         } else {
             Some(Outcome::NeedsMain)
         };
-        self.ledger.release_many(slot, held.drain());
+        self.ledger.release_all_read(slot, held.drain());
         outcome
     }
 
@@ -205,13 +232,13 @@ impl Engine {
         slot: &ThreadSlot,
         calls: &impl Together,
         first: usize,
-        held: &HeldTogether<'_>,
+        held: &HeldTogether<InHand<'_>>,
         places: &[Placed<'_>],
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> usize {
         let db = calls.db();
-        let table = |place: usize| held.get(place).table(db);
+        let table = |place: usize| held.get(place).store()?.table(db);
         let mut candidates = ArrayVec::new();
         let command = calls.command(first);
         find_candidates(places, &table, COMMANDS[command].lines, &mut candidates);
@@ -234,8 +261,8 @@ impl Engine {
                     Some(entry) if entry.is_expired(&now) => break,
                     Some(entry) => match entry.string() {
                         Ok(value) => {
-                            if notes_use {
-                                value.note_use();
+                            if notes_use && !notes(held, placed, &value) {
+                                break;
                             }
                             reply.value(&value);
                         }
@@ -256,6 +283,17 @@ impl Engine {
     }
 }
 
+/// Notes for eviction that a key was used, or sees that it is noted already. False if that has to
+/// be written and the shard is shared.
+#[inline(always)]
+fn notes(held: &HeldTogether<InHand<'_>>, placed: &Placed<'_>, value: &StringRef<'_>) -> bool {
+    if held.get(placed.place).is_shared() {
+        return value.is_use_noted();
+    }
+    value.note_use();
+    true
+}
+
 /// Asks for the shard of a key.
 #[inline(always)]
 fn ask<'k>(shards: &Shards, name: &'k [u8]) -> Placed<'k> {
@@ -269,14 +307,25 @@ fn ask<'k>(shards: &Shards, name: &'k [u8]) -> Placed<'k> {
 #[inline(always)]
 fn hold<'s>(
     shards: &'s Shards,
-    held: &mut HeldTogether<'s>,
+    held: &mut HeldTogether<InHand<'s>>,
     places: &mut [Placed<'_>],
-    taking: Taking<'_>,
+    (taking, reader): (Taking<'_>, Option<&ThreadSlot>),
 ) -> usize {
     let mut taken = 0;
     for placed in places {
-        let Some(at) = held.place(shards, placed.place as u32, taking) else { break };
-        placed.place = at;
+        let shard = placed.place as u32;
+        placed.place = match held.place(shard) {
+            Some(at) => at,
+            None => {
+                let mark = held.next_place();
+                let in_hand = match reader {
+                    Some(slot) => InHand::to_read(shards, shard, (slot, mark), taking),
+                    None => shards.take(shard, taking).map(InHand::Alone),
+                };
+                let Some(in_hand) = in_hand else { break };
+                held.add(shard, in_hand)
+            }
+        };
         taken += 1;
     }
     taken
@@ -287,12 +336,12 @@ fn hold<'s>(
 fn say_values(
     slot: &ThreadSlot,
     call: &Call<'_>,
-    held: &HeldTogether<'_>,
+    held: &HeldTogether<InHand<'_>>,
     places: &[Placed<'_>],
     (now, notes_use): (&Now, bool),
     reply: &mut dyn Reply,
 ) -> Option<Outcome> {
-    let table = |place: usize| held.get(place).table(call.db);
+    let table = |place: usize| held.get(place).store()?.table(call.db);
     let mut values: ArrayVec<Option<StringRef<'_>>, AHEAD> = ArrayVec::new();
     let mut candidates = ArrayVec::new();
     let mut hits = 0;
@@ -304,7 +353,9 @@ fn say_values(
             return None;
         }
         let value = entry.and_then(|entry| entry.string().ok());
-        if value.as_ref().is_some_and(|value| value.len() > MGET_FREE_BYTES) {
+        if let Some(value) = &value
+            && (value.len() > MGET_FREE_BYTES || notes_use && !notes(held, placed, value))
+        {
             return None;
         }
         values.push(value);
@@ -315,12 +366,7 @@ fn say_values(
         reply.array(values.len());
         for value in &values {
             match value {
-                Some(value) => {
-                    if notes_use {
-                        value.note_use();
-                    }
-                    reply.bulk(value.bytes());
-                }
+                Some(value) => reply.bulk(value.bytes()),
                 None => reply.null(),
             }
         }
@@ -365,5 +411,7 @@ fn looked<'t>(
     }
 }
 
+#[cfg(test)]
+mod shared_reads;
 #[cfg(test)]
 pub(in crate::engine) mod tests;

@@ -1,6 +1,8 @@
 //! The workers: one thread each, one loop. A turn handles the inbox's messages, gives the next job
 //! a slice, removes due keys, frees hashes, evicts, packs memory, and sleeps if it is idle.
 
+mod mailboxes;
+
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,10 +23,9 @@ use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{
     ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, GATHERED_FOR,
-    MANY_TRIES, PENDING_PER_HOLD, SLICE,
+    MANY_TRIES, SLICE,
 };
 use crate::store::{Now, UnixMs, free_left, has_left, prepare_chunk};
-use crate::sync::Released;
 
 /// How long a worker sleeps if all its work is blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
@@ -327,52 +328,6 @@ impl<'a> Worker<'a> {
             Resumed::HandedOn => {}
         }
         true
-    }
-
-    /// Leaves the request to the holder of the shard; if the shard is free, takes it and runs the
-    /// request.
-    fn leave_in_shard(&mut self, request: Box<Request>) {
-        let engine = self.engine;
-        let shard = engine.shards().of_request(&request);
-        if let Some(held) = engine.shards().push(shard, request) {
-            self.run_pending(shard, held);
-        }
-    }
-
-    /// Runs the messages that are pending in shards that other threads have reported.
-    fn visit_shards(&mut self) -> bool {
-        let mut progress = false;
-        for _ in 0..self.shards.len() {
-            let Some(shard) = self.shards.pop_front() else { break };
-            // If another thread holds it, that thread finds the messages when it releases the
-            // shard.
-            if let Some(held) = self.engine.shards().try_take_with_pending(shard) {
-                self.run_pending(shard, held);
-                progress = true;
-            }
-        }
-        progress
-    }
-
-    /// Runs pending messages, up to a number and a time. The rest is for this worker's next turn if
-    /// it owns the shard, otherwise for the owner.
-    fn run_pending(&mut self, shard: u32, mut held: HeldShard<'_>) {
-        let start = Instant::now();
-        for _ in 0..PENDING_PER_HOLD {
-            let Some(request) = held.next_pending() else {
-                break;
-            };
-            self.engine.resume_on_held(self.slot, shard, &mut held, request);
-            if start.elapsed() > SLICE {
-                break;
-            }
-        }
-        self.engine.ledger.before_release(self.slot, &mut held);
-        if self.engine.shards().owner(shard) != self.number {
-            self.engine.shards().let_go(shard, held);
-        } else if held.release(&self.engine.shards().room) == Released::Pending {
-            self.shards.push_back(shard);
-        }
     }
 
     /// One slice of the next job in turn.

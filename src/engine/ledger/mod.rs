@@ -49,7 +49,7 @@ pub(in crate::engine) use watch::is_live;
 
 use super::call::Call;
 use super::context::Context;
-use super::shards::{HeldShard, Shards};
+use super::shards::{HeldShard, InHand, Shards, SharedShard};
 use super::slot::ThreadSlot;
 use crate::command::Error;
 use crate::command::slot::slot_of;
@@ -322,6 +322,54 @@ impl Ledger {
         if self.mode() != Mode::Fast {
             self.end_run(slot, &mut held.log);
         }
+    }
+
+    /// Ends the reading of a shard that was shared.
+    #[inline]
+    pub(super) fn end_read(&self, slot: &ThreadSlot, shared: SharedShard<'_>) {
+        if self.mode() != Mode::Fast {
+            self.see_read(slot, &shared.log);
+        }
+    }
+
+    /// [`Ledger::release`] for a shard that was only read.
+    #[inline]
+    pub(super) fn release_read(&self, slot: &ThreadSlot, shard: u32, mut held: HeldShard<'_>) {
+        self.before_release(slot, &mut held);
+        self.shards.let_go_read(shard, held);
+    }
+
+    /// Ends the reading of several shards.
+    #[inline]
+    pub(super) fn release_all_read<'h>(
+        &self,
+        slot: &ThreadSlot,
+        held: impl IntoIterator<Item = (u32, InHand<'h>)>,
+    ) {
+        for (shard, in_hand) in held {
+            match in_hand {
+                InHand::Alone(held) => self.release_read(slot, shard, held),
+                InHand::Shared(shared) => self.end_read(slot, shared),
+                InHand::Ended => {}
+            }
+        }
+    }
+
+    /// [`Ledger::release_many`] of shards of which some may only have been read.
+    pub(super) fn release_together<'h>(
+        &self,
+        slot: &ThreadSlot,
+        held: impl IntoIterator<Item = (u32, InHand<'h>)>,
+    ) {
+        let alone = held.into_iter().filter_map(|(shard, in_hand)| match in_hand {
+            InHand::Alone(held) => Some((shard, held)),
+            InHand::Shared(shared) => {
+                self.end_read(slot, shared);
+                None
+            }
+            InHand::Ended => None,
+        });
+        self.release_many(slot, alone);
     }
 
     /// Releases the tokens of several shards, in their order. The run is published before the first

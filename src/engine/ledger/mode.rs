@@ -80,7 +80,8 @@ const LOGGING: Gates = Gates::AOF_ON.and(Gates::BACKLOG);
 const IMPORTING: u8 = 1 << 2;
 
 impl Admission {
-    /// The mode. It stays as it is while the caller holds a token.
+    /// The mode. It stays as it is while the caller holds a token, or reads a shard together with
+    /// others: who holds all tokens has waited for those.
     #[inline]
     pub fn mode(&self) -> Mode {
         match self.mode.load(Ordering::Relaxed) & !IMPORTING {

@@ -102,8 +102,14 @@ impl Engine {
         }
         let (mut held, mut places) = (HeldTogether::default(), ArrayVec::<usize, AHEAD>::new());
         for record in records.iter().take(AHEAD).take_while(|record| record.to.is_none()) {
-            let Some(place) = held.place(self.shards(), record.shard(), taking) else { break };
-            places.push(place);
+            let shard = record.shard();
+            places.push(match held.place(shard) {
+                Some(place) => place,
+                None => {
+                    let Some(token) = self.shards().take(shard, taking) else { break };
+                    held.add(shard, token)
+                }
+            });
         }
         for (&Replayed { key: (_, at), .. }, &place) in records.iter().zip(&places) {
             held.at(place).1.db(at.db).prefetch(at.hash);

@@ -71,11 +71,14 @@ impl Shards {
 
     fn take_until(&self, shard: u32, deadline: Instant) -> Option<HeldShard<'_>> {
         loop {
-            let taken = self.try_take_with_pending(shard);
-            if taken.is_some() || Instant::now() >= deadline {
-                return taken;
+            match self.try_take_with_pending(shard) {
+                Ok(held) => return Some(held),
+                Err(released) if Instant::now() >= deadline => {
+                    self.tell_of(shard, released);
+                    return None;
+                }
+                Err(_) => std::hint::spin_loop(),
             }
-            std::hint::spin_loop();
         }
     }
 }

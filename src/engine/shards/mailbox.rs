@@ -28,7 +28,7 @@ impl Shards {
     /// Leaves a request in its shard's mailbox, and takes the shard if it is free.
     pub fn push(&self, shard: u32, request: Box<Request>) -> Option<HeldShard<'_>> {
         match self.get(shard).token.push(request) {
-            Pushed::Taken(held) => self.unless_stopped(shard, held),
+            Pushed::Taken(taken) => self.alone(shard, taken),
             Pushed::Queued => None,
         }
     }

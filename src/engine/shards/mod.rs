@@ -1,36 +1,39 @@
 //! The shards: taking and releasing their tokens.
 //!
-//! A shard is touched only by the holder of its token. The ledger sees to all that must happen
-//! before a token is released: see `Ledger::release`.
+//! A shard is touched only by the holder of its token, or read by threads together. The ledger sees
+//! to all that must happen before a token is released: see `Ledger::release`.
 
 mod all_held;
 mod by_shard;
 mod mailbox;
 mod standstill;
+mod together;
 mod unit;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use arrayvec::ArrayVec;
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
 use super::call::Taking;
 use super::context::{Context, Message};
 use super::request::Request;
-use crate::limits::{AHEAD, MAIN_SPINS};
+use super::slot::ThreadSlot;
+use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
 use crate::sync::contention::{Contact, note};
-use crate::sync::{Held, Locked, Released, StopFlag, Token, WaitingRoom};
+use crate::sync::{Held, HeldShared, Locked, Released, StopFlag, Taken, Token, WaitingRoom};
 
 pub use all_held::AllHeld;
 pub(in crate::engine) use by_shard::sort_by_shard;
 pub use standstill::Standstill;
+pub(in crate::engine) use together::{HeldTogether, InHand};
 use unit::Unit;
 
 /// A shard: token, mailbox and data, and the next due time in it.
 pub struct Shard {
-    /// Only its holder may touch the data. [`Shards`] takes it, for nobody while all are stopped.
+    /// Only its holder may touch the data, but for those who read it together. [`Shards`] gives it
+    /// to nobody while all are stopped.
     token: Token<Store, Box<Request>>,
     due: AtomicI64,
     /// The thread that took it last.
@@ -48,7 +51,7 @@ pub struct Shards {
     pub context: Context,
     /// Gives a key its hash, which places the key.
     pub hasher: KeyHasher,
-    /// Where the holder of the global lock waits for a token.
+    /// Where the holder of the global lock waits for a token, and the marks of the workers.
     pub room: WaitingRoom,
     list: Box<[CachePadded<Shard>]>,
     mask: u32,
@@ -59,6 +62,12 @@ pub struct Shards {
 
 /// A shard whose token this thread holds.
 pub type HeldShard<'a> = Held<'a, Store, Box<Request>>;
+
+/// A shard that this thread reads, as others may, too.
+pub type SharedShard<'a> = HeldShared<'a, Store, Box<Request>>;
+
+/// A shard whose token this thread has taken, while others may still read it.
+type TakenShard<'a> = Taken<'a, Store, Box<Request>>;
 
 /// A command of up to so many keys allocates nothing for them.
 pub(in crate::engine) const KEYS_INLINE: usize = 16;
@@ -88,11 +97,11 @@ impl Shards {
         Shards {
             list: (0..context.config.shards).map(|_| shard()).collect(),
             mask: context.config.shards as u32 - 1,
-            context,
             hasher: KeyHasher::default(),
-            room: WaitingRoom::default(),
+            room: WaitingRoom::new(context.config.workers),
             unit: Unit::default(),
             stop: CachePadded::default(),
+            context,
         }
     }
 
@@ -156,15 +165,59 @@ impl Shards {
     #[inline]
     pub fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
         match taking {
-            Taking::Try(spins) => {
-                let token = &self.get(shard).token;
-                let held = token.try_take().or_else(|| {
-                    note(Contact::Busy);
-                    token.try_take_spinning(spins)
-                })?;
+            Taking::Try(spins) => match self.get(shard).token.try_take() {
+                Some(held) => self.unless_stopped(shard, held),
+                None => self.take_spinning(shard, spins),
+            },
+            Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
+        }
+    }
+
+    /// Reads a shard together with others, if it is open: with the mark of that number, which this
+    /// thread does not use. The main thread takes tokens instead.
+    #[inline(always)]
+    pub(super) fn try_share(
+        &self,
+        slot: &ThreadSlot,
+        shard: u32,
+        number: usize,
+    ) -> Option<SharedShard<'_>> {
+        let worker = slot.number.checked_sub(1)?;
+        let shared = self.get(shard).token.try_share(self.room.marks(worker), number)?;
+        if self.are_stopped() {
+            return None;
+        }
+        note(Contact::Shared);
+        Some(shared)
+    }
+
+    #[cold]
+    fn take_spinning(&self, shard: u32, spins: u32) -> Option<HeldShard<'_>> {
+        let token = &self.get(shard).token;
+        match token.try_take_spinning(spins) {
+            Some(held) => {
+                note(Contact::Busy);
                 self.unless_stopped(shard, held)
             }
-            Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
+            None => match token.try_take_from_readers() {
+                Some(taken) => self.alone(shard, taken),
+                None => {
+                    note(Contact::Busy);
+                    None
+                }
+            },
+        }
+    }
+
+    /// A shard that this thread has just taken, if nobody reads it any more, and it may be kept.
+    fn alone<'e>(&'e self, shard: u32, taken: TakenShard<'e>) -> Option<HeldShard<'e>> {
+        match taken.alone(&self.room, WORKER_SPINS) {
+            Ok(held) => self.unless_stopped(shard, held),
+            Err(taken) => {
+                note(Contact::Busy);
+                self.tell_of(shard, taken.release(&self.room));
+                None
+            }
         }
     }
 
@@ -175,12 +228,23 @@ impl Shards {
 
     /// The same, for a job's slice.
     pub fn try_take_long(&self, shard: u32) -> Option<HeldShard<'_>> {
-        self.unless_stopped(shard, self.get(shard).token.try_take_long()?)
+        let token = &self.get(shard).token;
+        match token.try_take_long() {
+            Some(held) => self.unless_stopped(shard, held),
+            None => self.alone(shard, token.try_take_long_from_readers()?),
+        }
     }
 
     /// Takes a shard's token if no thread holds it, also with messages pending.
-    pub fn try_take_with_pending(&self, shard: u32) -> Option<HeldShard<'_>> {
-        self.unless_stopped(shard, self.get(shard).token.try_take_with_pending()?)
+    ///
+    /// # Errors
+    /// A thread holds or reads the shard. If messages are pending, the owner is not told of them.
+    pub fn try_take_with_pending(&self, shard: u32) -> Result<HeldShard<'_>, Released> {
+        let taken = self.get(shard).token.try_take_with_pending().ok_or(Released::Clean)?;
+        match taken.alone(&self.room, WORKER_SPINS) {
+            Ok(held) => self.unless_stopped(shard, held).ok_or(Released::Clean),
+            Err(taken) => Err(taken.release(&self.room)),
+        }
     }
 
     /// Waits for a shard's token, which an open unit then keeps.
@@ -230,7 +294,19 @@ impl Shards {
     /// the owner of messages that are left.
     #[inline]
     pub(super) fn let_go(&self, shard: u32, held: HeldShard<'_>) {
-        if held.release(&self.room) == Released::Pending {
+        self.tell_of(shard, held.release(&self.room));
+    }
+
+    /// The same, of a shard that was only read.
+    #[inline]
+    pub(super) fn let_go_read(&self, shard: u32, held: HeldShard<'_>) {
+        self.tell_of(shard, held.release_read(&self.room));
+    }
+
+    /// A token is released: the owner is told of messages that are left.
+    #[inline]
+    pub(in crate::engine) fn tell_of(&self, shard: u32, released: Released) {
+        if released == Released::Pending {
             self.tell_owner(shard);
         }
     }
@@ -276,55 +352,4 @@ pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mu
 #[inline]
 pub(super) fn place_of(held: &ManyHeld<'_>, shard: u32) -> usize {
     held.partition_point(|&(number, _)| number < shard)
-}
-
-/// The shards of calls or records that run one after the other, held together in the order in which
-/// they were taken.
-#[derive(Default)]
-pub(in crate::engine) struct HeldTogether<'a> {
-    held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
-    /// A bit for each of them, by the low bits of its number: so many that most shards are seen to
-    /// be new.
-    seen: [u64; 4],
-}
-
-impl<'a> HeldTogether<'a> {
-    /// The place of a shard, which is taken if it is not held; `None` if it is busy.
-    #[inline(always)]
-    pub(super) fn place(
-        &mut self,
-        shards: &'a Shards,
-        shard: u32,
-        taking: Taking<'_>,
-    ) -> Option<usize> {
-        let (seen, bit) = (&mut self.seen[shard as usize / 64 % 4], 1 << (shard % 64));
-        if *seen & bit != 0
-            && let Some(place) = self.held.iter().position(|&(number, _)| number == shard)
-        {
-            return Some(place);
-        }
-        self.held.push((shard, shards.take(shard, taking)?));
-        *seen |= bit;
-        Some(self.held.len() - 1)
-    }
-
-    /// The shard at a place, to be read.
-    #[inline]
-    pub(super) fn get(&self, place: usize) -> &Store {
-        &self.held[place].1
-    }
-
-    /// The shard at a place, and its number.
-    #[inline]
-    pub(super) fn at(&mut self, place: usize) -> (u32, &mut HeldShard<'a>) {
-        let (shard, held) = &mut self.held[place];
-        (*shard, held)
-    }
-
-    /// Gives the tokens away, with their numbers.
-    #[inline]
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (u32, HeldShard<'a>)> {
-        self.seen = [0; 4];
-        self.held.drain(..)
-    }
 }

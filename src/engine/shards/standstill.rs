@@ -22,6 +22,7 @@ impl Shards {
                 self.let_go(shard, token.take_waiting(locked, &self.room, MAIN_SPINS));
             }
         }
+        self.room.wait_for_readers(locked);
         standstill
     }
 

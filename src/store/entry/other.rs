@@ -13,6 +13,10 @@ use super::shape::{HAS_EXPIRY, Shape};
 use super::{Entry, NO_STRING, REFERENCE, TIMED_HASH, TYPE};
 use crate::store::{UnixMs, Value};
 
+// SAFETY: through a shared reference the block is only read, and so is what it refers to, but for
+// the fields of a large hash, which the holder of the shard alone reaches.
+unsafe impl Sync for Entry {}
+
 /// What an entry may refer to.
 pub(in crate::store) trait Referred: Any + Send + Sync {
     /// The memory that it takes, in bytes; on any thread.

@@ -102,7 +102,15 @@ impl Ledger {
             shard.is_changed = false;
             shard.position = self.publish(slot);
             slot.log.see(shard.position);
-        } else if self.log.reads_wait() && shard.position > self.log.safe() {
+        } else {
+            self.see_read(slot, shard);
+        }
+    }
+
+    /// The thread has read a shard: its replies wait for what has changed it, if reads wait.
+    #[inline]
+    pub(in crate::engine::ledger) fn see_read(&self, slot: &ThreadSlot, shard: &ShardLog) {
+        if self.log.reads_wait() && shard.position > self.log.safe() {
             slot.log.see(shard.position);
         }
     }
