@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::all_keys;
 use super::eviction::make_room;
+use super::short::{read_shared, run_short};
 use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKey, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
@@ -87,13 +88,13 @@ impl Engine {
         let hash = self.shards().hasher.hash(call.first_key());
         let shard = self.shards().of(hash);
         let reads = call.row().reads_value;
-        if reads && self.read_shared(slot, call, hash, shard, reply) {
+        if reads && read_shared(&self.ledger, slot, call, hash, shard, reply) {
             return Outcome::Done;
         }
         let Some(mut held) = self.shards().take(shard, taking) else {
             return Outcome::Busy;
         };
-        let outcome = if self.run_short(slot, call, hash, &mut held, reply) {
+        let outcome = if run_short(&self.ledger, slot, call, hash, &mut held, reply) {
             Outcome::Done
         } else {
             let lines = call.row().lines;

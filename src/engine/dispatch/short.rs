@@ -1,81 +1,79 @@
 //! What GET, and SET without options, do where nothing else is to be done.
 
 use crate::command::Reply;
-use crate::engine::Engine;
 use crate::engine::call::Call;
+use crate::engine::ledger::Ledger;
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
 use crate::store::{EntryRef, KeyHash, StringRef, Table, set_in_place};
 
-impl Engine {
-    /// Runs a command that only reads a value (GET) on a shard that threads may read together.
-    /// False if it has to take the shard; then nothing is done.
-    ///
-    /// Not inlined: a second copy of the look-up beside the first made both slower, by a tenth.
-    #[inline(never)]
-    pub(super) fn read_shared(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        hash: KeyHash,
-        shard: u32,
-        reply: &mut dyn Reply,
-    ) -> bool {
-        let Some(shared) = self.shards().try_share(slot, shard, 0) else { return false };
-        let notes_use = self.ledger.eviction.is_on() && call.is_use();
-        let note = |value: &StringRef<'_>| !notes_use || value.is_use_noted();
-        let is_done = !self.ledger.admission.is_emptied() && {
-            let start = slot.begin(call.command);
-            let is_said = say_value(slot, shared.table(call.db), call, hash, note, reply);
-            if is_said {
-                slot.end(call.command, start);
-            }
-            is_said
-        };
-        self.ledger.end_read(slot, shared);
-        is_done
-    }
+/// Runs a command that only reads a value (GET) on a shard that threads may read together.
+/// False if it has to take the shard; then nothing is done.
+///
+/// Not inlined: a second copy of the look-up beside the first made both slower, by a tenth.
+#[inline(never)]
+pub(super) fn read_shared(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    call: &Call<'_>,
+    hash: KeyHash,
+    shard: u32,
+    reply: &mut dyn Reply,
+) -> bool {
+    let Some(shared) = ledger.shards.try_share(slot, shard, 0) else { return false };
+    let notes_use = ledger.eviction.is_on() && call.is_use();
+    let note = |value: &StringRef<'_>| !notes_use || value.is_use_noted();
+    let is_done = !ledger.admission.is_emptied() && {
+        let start = slot.begin(call.command);
+        let is_said = say_value(slot, shared.table(call.db), call, hash, note, reply);
+        if is_said {
+            slot.end(call.command, start);
+        }
+        is_said
+    };
+    ledger.end_read(slot, shared);
+    is_done
+}
 
-    /// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if
-    /// there is nothing to do but to read the value, or to write it over the one before. False if
-    /// it has to run in the general way; then nothing is done.
-    #[inline(always)]
-    pub(super) fn run_short<R: Reply + ?Sized>(
-        &self,
-        slot: &ThreadSlot,
-        call: &Call<'_>,
-        hash: KeyHash,
-        held: &mut HeldShard<'_>,
-        reply: &mut R,
-    ) -> bool {
-        let row = call.row();
-        if !(row.reads_value || row.sets_value) || !self.ledger.is_plain() {
+/// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if
+/// there is nothing to do but to read the value, or to write it over the one before. False if
+/// it has to run in the general way; then nothing is done.
+#[inline(always)]
+pub(super) fn run_short<R: Reply + ?Sized>(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    call: &Call<'_>,
+    hash: KeyHash,
+    held: &mut HeldShard<'_>,
+    reply: &mut R,
+) -> bool {
+    let row = call.row();
+    if !(row.reads_value || row.sets_value) || !ledger.is_plain() {
+        return false;
+    }
+    let notes_use = ledger.eviction.is_on() && call.is_use();
+    let start = slot.begin(call.command);
+    if row.reads_value {
+        let note = |value: &StringRef<'_>| {
+            if notes_use {
+                value.note_use();
+            }
+            true
+        };
+        if !say_value(slot, held.table(call.db), call, hash, note, reply) {
             return false;
         }
-        let notes_use = self.ledger.eviction.is_on() && call.is_use();
-        let start = slot.begin(call.command);
-        if row.reads_value {
-            let note = |value: &StringRef<'_>| {
-                if notes_use {
-                    value.note_use();
-                }
-                true
-            };
-            if !say_value(slot, held.table(call.db), call, hash, note, reply) {
-                return false;
-            }
-        } else {
-            if !held.watched.is_empty()
-                || self.ledger.refusal_in_database(call).is_some()
-                || !set_value(held.db(call.db), call, hash, notes_use, reply)
-            {
-                return false;
-            }
-            slot.changed.add(1);
+    } else {
+        if !held.watched.is_empty()
+            || ledger.refusal_in_database(call).is_some()
+            || !set_value(held.db(call.db), call, hash, notes_use, reply)
+        {
+            return false;
         }
-        slot.end(call.command, start);
-        true
+        slot.changed.add(1);
     }
+    slot.end(call.command, start);
+    true
 }
 
 /// Replies with a key's value, or null. False if the key has expired, is of another type, is too

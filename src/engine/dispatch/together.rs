@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use super::short::run_short;
 use crate::command::{COMMANDS, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
@@ -164,7 +165,7 @@ impl Engine {
                 outcome = Outcome::Busy;
                 break;
             };
-            outcome = if self.run_short(slot, &call, hash, token, reply) {
+            outcome = if run_short(&self.ledger, slot, &call, hash, token, reply) {
                 Outcome::Done
             } else {
                 self.run_with_room(slot, &call, hash, shard, token, reply)
