@@ -46,7 +46,7 @@ const WAITER: usize = 1 << 2;
 const LEFT: usize = 1 << 3;
 /// The top bit, which no user-space address has.
 const UNIT: usize = 1 << (usize::BITS - 1);
-/// Two more.
+/// Nor does any have the two bits below it.
 const OPEN: usize = 1 << (usize::BITS - 2);
 const READ: usize = 1 << (usize::BITS - 3);
 /// The flags of holders and waiters, not of messages.
@@ -165,7 +165,8 @@ impl<T, M> Token<T, M> {
             if let Some(held) = self.try_take() {
                 return Some(held);
             }
-            // A slice takes long; messages in a free shard are for its owner.
+            // A slice takes long; messages in a free shard are for its owner, and a shard that was
+            // open is taken in another way (`try_take_from_readers`).
             let word = self.word.load(Ordering::Relaxed);
             if word & LONG != 0 || word != 0 && word & HELD == 0 {
                 return None;

@@ -211,12 +211,21 @@ impl Shards {
 
     /// A shard that this thread has just taken, if nobody reads it any more, and it may be kept.
     fn alone<'e>(&'e self, shard: u32, taken: TakenShard<'e>) -> Option<HeldShard<'e>> {
+        let alone = self.alone_or_released(shard, taken);
+        alone.map_err(|released| self.tell_of(shard, released)).ok()
+    }
+
+    /// The same; the caller tells the owner of messages that are left.
+    fn alone_or_released<'e>(
+        &'e self,
+        shard: u32,
+        taken: TakenShard<'e>,
+    ) -> Result<HeldShard<'e>, Released> {
         match taken.alone(&self.room, WORKER_SPINS) {
-            Ok(held) => self.unless_stopped(shard, held),
+            Ok(held) => self.unless_stopped(shard, held).ok_or(Released::Clean),
             Err(taken) => {
                 note(Contact::Busy);
-                self.tell_of(shard, taken.release(&self.room));
-                None
+                Err(taken.release(&self.room))
             }
         }
     }
@@ -241,10 +250,7 @@ impl Shards {
     /// A thread holds or reads the shard. If messages are pending, the owner is not told of them.
     pub fn try_take_with_pending(&self, shard: u32) -> Result<HeldShard<'_>, Released> {
         let taken = self.get(shard).token.try_take_with_pending().ok_or(Released::Clean)?;
-        match taken.alone(&self.room, WORKER_SPINS) {
-            Ok(held) => self.unless_stopped(shard, held).ok_or(Released::Clean),
-            Err(taken) => Err(taken.release(&self.room)),
-        }
+        self.alone_or_released(shard, taken)
     }
 
     /// Waits for a shard's token, which an open unit then keeps.
