@@ -182,13 +182,16 @@ impl Reply for Sink {
     }
 }
 
+/// Longer replies are not made on the thread of the caller.
+const REPLY_BYTES: usize = 16 << 10;
+
 fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {
     Call {
         command,
         args: Args::new(list),
         db: 0,
         now: Now::lazy(engine.config().clock),
-        limits: engine.settings().limits(16 << 10),
+        limits: engine.settings().limits(REPLY_BYTES),
         prefix: "midi.",
         author: Author::Nobody,
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midi::command::{COMMANDS, find};
+use midi::command::{Args, COMMANDS, Limits, find};
 use midi::engine::{Call, Engine, Outcome, Taking, ThreadSlot, Together};
 use midi::store::Now;
 
 use super::keys::{KEYS, Key, Random, Zipf, stream};
-use super::{Figures, Sink, VALUE, call, engine, fill, median, processor_time};
+use super::{Figures, REPLY_BYTES, Sink, VALUE, call, engine, fill, median, processor_time};
 
 /// The work of threads in a period.
 #[derive(Clone, Copy, Default)]
@@ -132,11 +132,11 @@ impl<'a> Commands<'a> {
 
     /// Runs them as the port runs a pipeline.
     fn run_together(&self, slot: &ThreadSlot, done: &mut Done) {
-        let mut from = 0;
+        let (limits, mut from) = (self.engine.settings().limits(REPLY_BYTES), 0);
         while from < self.lines.len() {
             let mut sink = Sink(0);
             let to = self.lines.len().min(from + TOGETHER);
-            let part = Part { commands: self, from, to };
+            let part = Part { commands: self, limits: &limits, from, to };
             let (ran, outcome) = self.engine.attempt_run(slot, &part, &mut sink, |_| false);
             black_box(sink.0);
             from += ran;
@@ -154,6 +154,7 @@ impl<'a> Commands<'a> {
 /// Some of the commands, together.
 struct Part<'p> {
     commands: &'p Commands<'p>,
+    limits: &'p Limits,
     from: usize,
     to: usize,
 }
@@ -179,6 +180,15 @@ impl Together for Part<'_> {
         self.commands.lines[self.from + number].1[1]
     }
 
+    fn args(&self, number: usize) -> Args<'_> {
+        let (command, list) = &self.commands.lines[self.from + number];
+        Args::new(&list[..words_of(*command)])
+    }
+
+    fn limits(&self) -> &Limits {
+        self.limits
+    }
+
     fn call(&self, number: usize) -> Call<'_> {
         self.commands.call(self.from + number)
     }
@@ -187,9 +197,12 @@ impl Together for Part<'_> {
 impl Commands<'_> {
     fn call(&self, number: usize) -> Call<'_> {
         let (command, list) = &self.lines[number];
-        let words = if COMMANDS[*command].name == "get" { 2 } else { 3 };
-        call(self.engine, *command, &list[..words])
+        call(self.engine, *command, &list[..words_of(*command)])
     }
+}
+
+fn words_of(command: usize) -> usize {
+    if COMMANDS[command].name == "get" { 2 } else { 3 }
 }
 
 pub fn threads(quick: bool, figures: &mut Figures) {

@@ -1,6 +1,6 @@
 //! How commands are carried out: the action of a row.
 
-use super::{Error, ManyKeys, OneKey, Reply};
+use super::{Error, ManyKeys, OneKey, ReadKey, Reply};
 
 /// A command's function. One that only reads gets its keys by shared reference, so it cannot change
 /// them.
@@ -19,9 +19,9 @@ impl<R, E> Run<R, E> {
     }
 }
 
-type ReadOne = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+type ReadOne = fn(&ReadKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 type EditOne = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
-type ReadEach = fn(&OneKey<'_>) -> bool;
+type ReadEach = fn(&ReadKey<'_>) -> bool;
 type EditEach = fn(&mut OneKey<'_>) -> bool;
 type ReadMany = fn(&ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
 type EditMany = fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
@@ -34,7 +34,7 @@ impl Run<ReadOne, EditOne> {
     #[inline(always)]
     pub fn run(self, cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         match self {
-            Run::Read(read) => read(cx, reply),
+            Run::Read(read) => read(&cx.as_read(), reply),
             Run::Edit(edit) => edit(cx, reply),
         }
     }
@@ -44,7 +44,7 @@ impl Run<ReadEach, EditEach> {
     /// Runs it on one of the keys.
     pub fn run(self, cx: &mut OneKey<'_>) -> bool {
         match self {
-            Run::Read(read) => read(cx),
+            Run::Read(read) => read(&cx.as_read()),
             Run::Edit(edit) => edit(cx),
         }
     }
@@ -84,6 +84,30 @@ pub enum Action {
     Door(DoorCommand),
     /// By a port: it is about a connection or the server, and touches no data.
     Port(PortCommand),
+}
+
+impl Action {
+    /// Whether it only reads one key, if it is on one.
+    #[inline(always)]
+    pub fn reads_key(self) -> bool {
+        matches!(self, Action::OneKey(Run::Read(_)) | Action::EachKey(Run::Read(_)))
+    }
+
+    /// Runs it on one key, which it only reads.
+    ///
+    /// # Errors
+    /// The reason why nothing was done, not even written to the reply.
+    #[inline(always)]
+    pub fn read(self, cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+        match self {
+            Action::OneKey(Run::Read(read)) => read(cx, reply),
+            Action::EachKey(Run::Read(read)) => {
+                reply.integer(read(cx).into());
+                Ok(())
+            }
+            _ => Err(Error::Internal),
+        }
+    }
 }
 
 /// Commands over all shards.

@@ -7,7 +7,7 @@ use super::bits::{Field, Overflow};
 use super::string::ELEMENT_BYTES;
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, Limits, LooksUp,
-    OneKey, Reply, Run, arg, docs, parse_integer, word,
+    OneKey, ReadKey, ReadsKey, Reply, Run, arg, docs, parse_integer, word,
 };
 use crate::limits::PART_NAME_BYTES;
 use crate::store::{Origin, ValueParts};
@@ -91,12 +91,12 @@ fn bitfield(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let steps = parse(&cx.args, cx.limits)?;
     let ends = steps.iter().filter(|step| step.write.is_some()).map(FieldStep::end);
     match ends.max() {
-        None => read(cx, &steps, reply),
+        None => read(&cx.as_read(), &steps, reply),
         Some(end) => write(cx, &steps, end.div_ceil(8) as usize, reply),
     }
 }
 
-fn bitfield_ro(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn bitfield_ro(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let steps = parse(&cx.args, cx.limits)?;
     if steps.iter().any(|step| step.write.is_some()) {
         return Err(Error::FieldsReadOnly);
@@ -104,7 +104,7 @@ fn bitfield_ro(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     read(cx, &steps, reply)
 }
 
-fn read(cx: &OneKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Error> {
+fn read(cx: &ReadKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
     let value = cx.string()?;
     let bytes = value.as_ref().map_or(&[][..], |value| value.bytes());

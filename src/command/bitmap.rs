@@ -9,7 +9,7 @@ use super::range::with_made;
 use super::record::{Record, Words};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
-    LooksUp, ManyKeys, OneKey, Reply, Run, arg, docs, parse_integer, word,
+    LooksUp, ManyKeys, OneKey, ReadKey, ReadsKey, Reply, Run, arg, docs, parse_integer, word,
 };
 use crate::store::{Origin, StringRef};
 
@@ -140,7 +140,7 @@ fn setbit(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn getbit(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn getbit(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let at = bit_offset(cx.args.get(2), 1, cx.limits)?;
     reply.integer(cx.string()?.is_some_and(|value| bits::bit(value.bytes(), at)).into());
     Ok(())
@@ -188,7 +188,7 @@ impl Limits {
     }
 }
 
-fn bitcount(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn bitcount(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let value = cx.string()?;
     // Redis 7.0 checks the other arguments only if the key exists.
     let Some(value) = value.as_ref().map(|value| value.bytes()) else {
@@ -213,7 +213,7 @@ fn bitcount(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn bitpos(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn bitpos(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let wanted = match cx.args.integer(2)? {
         0 => false,
         1 => true,

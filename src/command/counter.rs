@@ -2,8 +2,8 @@
 
 use super::extended::Extended;
 use super::{
-    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
-    docs, parse_integer,
+    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, ReadsKey, Reply, Run,
+    arg, docs, parse_integer,
 };
 use crate::store::{Origin, Value};
 

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Flags, Keys, Limits, OneKey,
-    Reply, Run, arg, docs,
+    ReadKey, ReadsKey, Reply, Run, arg, docs,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -66,7 +66,7 @@ pub(super) static DELIFEQ: Command = Command {
     ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
-fn digest(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn digest(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     match cx.string()? {
         None => reply.null(),
         Some(value) => reply.bulk(digest_of(value.bytes(), cx.limits)?.as_bytes()),

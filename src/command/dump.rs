@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::payload::{HashWriter, PackedHash, PayloadField, Restored, WrittenHash, read_payload};
 use super::{
     Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
-    Long, LongKeys, OneKey, Reply, Run,
+    Long, LongKeys, OneKey, ReadKey, ReadsKey, Reply, Run,
 };
 use super::{arg, payload, tips, word};
 use crate::limits::{LISTPACK_TEXT_BYTES, PACKED_HASH_BYTES};
@@ -52,8 +52,8 @@ pub(super) static RESTORE: Command = Command {
     ..Command::on_keys(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
-fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let Some(entry) = cx.key.read() else {
+fn dump(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let Some(entry) = cx.entry() else {
         reply.null();
         return Ok(());
     };

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, LooksUp, OneKey, Reply,
-    Run, arg, docs, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, LooksUp, OneKey,
+    ReadsKey, Reply, Run, arg, docs, word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -35,7 +35,7 @@ pub(super) static GETEX: Command = Command {
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    get(cx, reply)?;
+    get(&cx.as_read(), reply)?;
     cx.delete();
     Ok(())
 }
@@ -60,7 +60,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     }
     let expire_at = expire_at?;
-    get(cx, reply)?;
+    get(&cx.as_read(), reply)?;
     match expire_at {
         Some(at) if cx.now().deletes(at) => _ = cx.delete(),
         Some(_) => {

@@ -6,7 +6,7 @@ use super::extended::{Extended, Finite};
 use super::string::{EXPIRY, ExpiryOption};
 use super::{
     Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, IncrexNumber, Keys, OneKey,
-    Reply, Run, arg, parse_integer, word,
+    ReadsKey, Reply, Run, arg, parse_integer, word,
 };
 use crate::store::{Origin, Value};
 

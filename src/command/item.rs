@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::put_value;
 use super::{
-    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, LooksUp, OneKey, Reply, Run,
-    docs,
+    Access, Action, Command, Docs, Doors, Error, Event, Flags, Keys, LooksUp, OneKey, ReadsKey,
+    Reply, Run, docs,
 };
 use crate::store::{Edit, Now, Origin, Traits, UnixMs, Value};
 

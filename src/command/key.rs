@@ -3,7 +3,7 @@
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey,
-    Reply, Run, arg, docs, has_many_keys, tips, word,
+    ReadKey, ReadsKey, Reply, Run, arg, docs, has_many_keys, tips, word,
 };
 use crate::store::UnixMs;
 
@@ -49,7 +49,7 @@ pub(super) static EXISTS: Command = Command {
     docs: docs("Counts how many of the keys exist; one named twice counts twice.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
-    action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
+    action: Action::EachKey(Run::Read(|cx| cx.entry().is_some())),
     uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
@@ -63,7 +63,7 @@ pub(super) static TOUCH: Command = Command {
     docs: docs("Counts how many of the keys exist, and notes for eviction that they were used.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
-    action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
+    action: Action::EachKey(Run::Read(|cx| cx.entry().is_some())),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -192,8 +192,8 @@ pub(super) static PERSIST: Command = Command {
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
-fn type_of(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.simple(cx.key.read().map_or("none", |entry| entry.value_type().name()));
+fn type_of(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.simple(cx.entry().map_or("none", |entry| entry.value_type().name()));
     Ok(())
 }
 
@@ -210,13 +210,13 @@ fn seconds(ms: i64) -> i64 {
 }
 
 /// Milliseconds to live. The error is TTL's code: -2 for a missing key, -1 for one without expiry.
-fn time_to_live(cx: &OneKey<'_>) -> Result<i64, i64> {
+fn time_to_live(cx: &ReadKey<'_>) -> Result<i64, i64> {
     expire_at(cx).map(|at| (at - cx.now().ms()).max(0))
 }
 
 /// When the key expires. The error is TTL's code: -2 for a missing key, -1 for one without expiry.
-fn expire_at(cx: &OneKey<'_>) -> Result<UnixMs, i64> {
-    cx.key.read().ok_or(-2)?.expire_at().ok_or(-1)
+fn expire_at(cx: &ReadKey<'_>) -> Result<UnixMs, i64> {
+    cx.entry().ok_or(-2)?.expire_at().ok_or(-1)
 }
 
 fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

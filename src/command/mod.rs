@@ -38,6 +38,7 @@ mod pubsub;
 mod pushed;
 mod quoted;
 mod range;
+mod read_key;
 pub mod record;
 mod rename;
 mod reply;
@@ -82,6 +83,7 @@ pub use pushed::{HostPush, NotPushed, read_pushed};
 pub use quoted::{
     HostCommand, elsewhere, error_about, logged_name, not_for_scripts, unknown_command,
 };
+pub use read_key::ReadKey;
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
 pub use row::{
@@ -98,6 +100,7 @@ pub use table::{
 
 use docs::{arg, docs, word};
 use keys::ByOptions;
+use read_key::ReadsKey;
 use row::{Subcommands, has_many_keys};
 use spec::tips;
 
@@ -206,7 +209,7 @@ impl Limits {
     }
 }
 
-/// What a command on one key works with.
+/// What a command that changes one key works with.
 pub struct OneKey<'a> {
     /// The key, in the client's database.
     pub key: Edit<'a>,
@@ -218,19 +221,7 @@ pub struct OneKey<'a> {
     pub events: &'a mut Events,
 }
 
-impl<'a> OneKey<'a> {
-    /// The time at which the command runs.
-    #[inline]
-    fn now(&self) -> &'a Now {
-        self.key.now()
-    }
-
-    /// Whether to read all fields of the key's hash, which has so many, is long work that can
-    /// become a job.
-    fn reads_long(&self, fields: usize) -> bool {
-        self.limits.is_long_read(fields, || self.key.read().map_or(0, |entry| entry.weight()))
-    }
-
+impl OneKey<'_> {
     /// Notes a change of the key.
     #[inline]
     fn tell(&mut self, event: Event) {

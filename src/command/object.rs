@@ -3,8 +3,8 @@
 
 use super::row::Subcommands;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, LooksUp, OneKey,
-    Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, LooksUp,
+    ReadKey, ReadsKey, Reply, Run, arg, parse_integer, word,
 };
 use crate::store::{Fields, Origin, Type, WrongType};
 
@@ -101,13 +101,13 @@ const LAST_SHARED_NUMBER: i64 = 9999;
 /// The reference count that Redis reports for those numbers.
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
-fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn object(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let which = OF_OBJECT.find(&cx.args)?;
     if which == "help" {
         say_help(&cx.args, OBJECT_HELP, reply);
         return Ok(());
     }
-    let Some(entry) = cx.key.read() else {
+    let Some(entry) = cx.entry() else {
         reply.null();
         return Ok(());
     };
@@ -129,13 +129,13 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn memory(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if OF_MEMORY.find(&cx.args)? == "help" {
         say_help(&cx.args, MEMORY_HELP, reply);
         return Ok(());
     }
     check_samples(&cx.args)?;
-    match cx.key.bytes() {
+    match cx.bytes() {
         None => reply.null(),
         Some(bytes) => reply.integer(bytes as i64),
     }

@@ -1,8 +1,8 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply,
-    Run, arg, docs,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
+    ReadKey, ReadsKey, Reply, Run, arg, docs,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
 use crate::store::{Origin, Value, ValuePart};
@@ -83,12 +83,12 @@ fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn strlen(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn strlen(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.integer(cx.len()?.unwrap_or(0) as i64);
     Ok(())
 }
 
-fn getrange(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn getrange(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let (start, end) = (cx.args.integer(2)?, cx.args.integer(3)?);
     match cx.string()? {
         None => reply.bulk(b""),
@@ -156,11 +156,6 @@ pub(super) fn with_made<R>(value: Vec<u8>, lend: impl FnOnce(Value<'_>) -> R) ->
 }
 
 impl OneKey<'_> {
-    /// The length of the key's value; `None` if the key does not exist.
-    pub(super) fn len(&self) -> Result<Option<usize>, Error> {
-        Ok(self.string()?.map(|value| value.len()))
-    }
-
     /// Sets the key's value and keeps its expiry.
     pub(super) fn replace(&mut self, value: Value<'_>) -> Result<(), Error> {
         if !self.key.is_there() {

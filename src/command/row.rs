@@ -458,7 +458,7 @@ impl Command {
     }
 
     /// Whether the look-up of its first key counts as a hit or a miss.
-    #[inline]
+    #[inline(always)]
     pub fn looks_up_first(&self, args: &Args<'_>) -> bool {
         match self.looks_up {
             LooksUp::IfReadOnly => self.flags.readonly && args.len() > self.first_key(),

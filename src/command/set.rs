@@ -5,7 +5,7 @@ use super::keys::pair_count;
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, LooksUp, ManyKeys,
-    OneKey, Reply, Run, arg, docs, tips,
+    OneKey, ReadsKey, Reply, Run, arg, docs, tips,
 };
 use crate::store::Value;
 
@@ -126,7 +126,7 @@ fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) ->
 
 fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
-    get(cx, reply)?;
+    get(&cx.as_read(), reply)?;
     cx.set(2, None, false);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::digest::{COMPARISONS, Comparison};
 use super::{
     Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Event, Flags, Keys, Long,
-    LongKeys, LooksUp, ManyKeys, OneKey, Reply, Run, arg, docs, tips, word,
+    LongKeys, LooksUp, ManyKeys, OneKey, ReadKey, ReadsKey, Reply, Run, arg, docs, tips, word,
 };
 use crate::limits::MGET_FREE_BYTES;
 use crate::store::{Now, SharedValue, StringRef, UnixMs, Value};
@@ -79,22 +79,11 @@ pub(super) static MGET: Command = Command {
     ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
-impl OneKey<'_> {
-    /// The key's value; `None` if the key does not exist.
-    ///
-    /// # Errors
-    /// [`Error::WrongType`] if it is not a string.
-    #[inline(always)]
-    pub(super) fn string(&self) -> Result<Option<StringRef<'_>>, Error> {
-        self.key.read().map(|entry| entry.string()).transpose().map_err(Error::from)
-    }
-}
-
 /// Replies with the key's value, or null.
 ///
 /// # Errors
 /// [`Error::WrongType`] or [`Error::ReplyTooLarge`], before anything is written.
-pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+pub(super) fn get(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     match cx.string()? {
         None => reply.null(),
         Some(value) => {
@@ -204,7 +193,7 @@ fn set_with_options(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Er
 
     let allowed = options.allow(cx)?;
     if options.get {
-        get(cx, reply)?;
+        get(&cx.as_read(), reply)?;
     }
     if !allowed {
         if !options.get {

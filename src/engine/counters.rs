@@ -240,7 +240,7 @@ impl ThreadCounts {
         let start = is_timed.then(Instant::now);
         let done = run() as u64;
         count.calls.add(done);
-        if let Some(start) = start {
+        if let Some(start) = start.filter(|_| done > 0) {
             count.took(done, start.elapsed());
         }
         done as usize

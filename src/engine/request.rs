@@ -143,9 +143,9 @@ impl Request {
         COMMANDS[self.call.command].is_on_one_shard(self.call.args.len())
     }
 
-    /// Whether the command only reads a value.
-    pub(in crate::engine) fn reads_value(&self) -> bool {
-        COMMANDS[self.call.command].reads_value
+    /// Whether the command only reads its key, if it is on one.
+    pub(in crate::engine) fn reads_key(&self) -> bool {
+        COMMANDS[self.call.command].action.reads_key()
     }
 
     /// The key that decides which shard it needs, or needs first.

@@ -10,11 +10,18 @@ pub const LINES_OF_STRING: usize = 2;
 /// The same for a command on hashes: of one with 25 fields of 30 bytes, a look-up reads the first
 /// three, and then the line of the field.
 pub const LINES_OF_HASH: usize = 6;
+
 /// The most arguments of each of them.
 pub const AHEAD_ARGUMENTS: usize = 4;
-/// GETs that follow one another hold the shards of so many of them at a time, not of all. Another
+
+/// Reads that follow one another hold the shards of so many of them at a time, not of all. Another
 /// thread then finds a shard busy less often: docs/design/scaling.md has the counts.
 pub const READS_HELD: usize = 16;
+
 /// So often in a row a shard is held only to be read before threads may read it together. Closing
 /// it again costs the next holder a look at every thread.
 pub const OPEN_AFTER: u32 = if cfg!(any(loom, test)) { 2 } else { 64 };
+
+/// A command that may take as long as its key is large (BITCOUNT, HGETALL) reads a larger key than
+/// this only as the shard's holder: who waits for a holder sleeps, who waits for readers may not.
+pub const SHARED_READ_BYTES: usize = 64 << 10;

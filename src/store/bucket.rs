@@ -357,6 +357,16 @@ impl<'a> EntryRef<'a> {
     }
 }
 
+impl Clone for EntryRef<'_> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: as in `Bucket::entry`, whose borrow it shares: it only reads the entry, and never
+        // drops it.
+        let entry = unsafe { std::ptr::read(&raw const *self.entry) };
+        EntryRef { entry: ManuallyDrop::new(entry), marks: self.marks }
+    }
+}
+
 /// A shared reference to an entry whose value is a string. Values are read only through this.
 pub struct StringRef<'a>(EntryRef<'a>);
 

@@ -248,9 +248,10 @@ impl<'a> Edit<'a> {
         self.read().and_then(|entry| entry.expire_at())
     }
 
-    /// The key's memory in bytes; see [`Table::bytes_of`].
-    pub fn bytes(&self) -> Option<usize> {
-        self.found().map(|found| self.table.bytes_of(found))
+    /// The table that the key is in, or may be put into.
+    #[inline]
+    pub fn table(&self) -> &Table {
+        self.table
     }
 
     /// Sets the key's value and expiry, in place of those it may have.

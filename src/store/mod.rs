@@ -1,8 +1,8 @@
 //! The data of one shard: entries, tables, databases, expiry.
 //!
 //! Data structures that know nothing of the host, sockets or a clock: the time comes in as a
-//! [`Now`], and the caller holds the shard. Only what is not of one shard knows of threads: the
-//! arenas, counted references, large hashes that wait to be freed, and pins.
+//! [`Now`], and the caller holds the shard, or only reads. Only what is not of one shard knows of
+//! threads: the arenas, counted references, large hashes that wait to be freed, and pins.
 //!
 //! ```text
 //! Store (one shard) ── Table (one per database) ── Segment ── Bucket ── Entry

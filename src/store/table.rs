@@ -175,10 +175,11 @@ impl Table {
         self.segments[found.segment as usize].entry(found.place)
     }
 
-    /// The memory of one key: its entry, its value if that is shared, and its part of the buckets.
-    pub fn bytes_of(&self, found: FoundEntry) -> usize {
+    /// The memory of a key of this table: its entry, its value if that is shared, and its part of
+    /// the buckets.
+    pub fn bytes_of(&self, entry: &Entry) -> usize {
         let buckets: i64 = self.segments.iter().map(Segment::bytes).sum();
-        self.entry(found).weight() + (buckets as usize).div_ceil(self.len())
+        entry.weight() + (buckets as usize).div_ceil(self.len())
     }
 
     /// Adds an entry whose key [`Table::find`] did not find.

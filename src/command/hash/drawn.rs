@@ -4,8 +4,8 @@ use super::live::TRIES;
 use super::{KEY, LiveFields};
 use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
-    Access, Action, Arg, ArgKind, Args, Command, Error, Flags, Keys, OneKey, Reply, Run, arg, docs,
-    tips, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Flags, Keys, ReadKey, ReadsKey, Reply, Run,
+    arg, docs, tips, word,
 };
 use crate::limits::DRAWN_FIELDS;
 use crate::store::FieldRef;
@@ -32,7 +32,7 @@ fn draw() -> u64 {
     fastrand::u64(..)
 }
 
-fn hrandfield(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn hrandfield(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if cx.args.len() == 2 {
         match cx.fields()?.and_then(|fields| fields.drawn(&mut draw)) {
             Some(field) => reply.bulk(field.name),

@@ -4,8 +4,8 @@ use super::KEY;
 use super::listed::{FIELDS, TimeKind, listed, listed_at_end};
 use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
-    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, OneKey, Reply, Run,
-    arg, docs, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, OneKey, ReadsKey,
+    Reply, Run, arg, docs, word,
 };
 use crate::store::UnixMs;
 

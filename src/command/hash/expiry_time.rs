@@ -3,13 +3,15 @@
 use super::KEY;
 use super::listed::{FIELDS, TimeKind, listed_at_end};
 use crate::command::string::ELEMENT_BYTES;
-use crate::command::{Access, Action, Command, Error, Flags, Keys, OneKey, Reply, Run, docs, tips};
+use crate::command::{
+    Access, Action, Command, Error, Flags, Keys, ReadKey, ReadsKey, Reply, Run, docs, tips,
+};
 
 const fn row(
     name: &'static str,
     twins: &'static [&'static str],
     summary: &'static str,
-    action: fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>,
+    action: fn(&ReadKey<'_>, &mut dyn Reply) -> Result<(), Error>,
 ) -> Command {
     Command {
         name,
@@ -58,7 +60,7 @@ pub(in crate::command) static HPEXPIRETIME: Command = row(
 );
 
 /// Replies with the time of each field; seconds are rounded up, as in Redis.
-fn times(cx: &OneKey<'_>, reply: &mut dyn Reply, kind: TimeKind) -> Result<(), Error> {
+fn times(cx: &ReadKey<'_>, reply: &mut dyn Reply, kind: TimeKind) -> Result<(), Error> {
     let fields = cx.fields()?;
     let names = listed_at_end(&cx.args)?;
     cx.limits.reply(names.len() * ELEMENT_BYTES)?;

@@ -6,8 +6,8 @@ use super::listed::{FIELDS, NUMFIELDS, TimeKind, listed};
 use super::{FIELD, KEY, VALUE};
 use crate::command::string::{ELEMENT_BYTES, EXPIRY, SET_EXPIRY};
 use crate::command::{
-    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
-    docs, word,
+    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, ReadsKey, Reply, Run,
+    arg, docs, word,
 };
 use crate::store::{UnixMs, Value};
 

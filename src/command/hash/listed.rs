@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::FIELD;
-use crate::command::{Arg, ArgKind, Args, Error, OneKey, arg, parse_integer};
+use crate::command::{Arg, ArgKind, Args, Error, OneKey, ReadsKey, arg, parse_integer};
 use crate::limits::FIELD_EXPIRY_MAX_MS;
 use crate::store::UnixMs;
 

@@ -8,7 +8,7 @@ pub(super) const TRIES: usize = 64;
 
 /// The fields of a hash without those whose expiry has passed.
 #[derive(Clone, Copy)]
-pub(super) struct LiveFields<'a> {
+pub(in crate::command) struct LiveFields<'a> {
     fields: Fields<'a>,
     now: &'a Now,
 }
@@ -16,13 +16,18 @@ pub(super) struct LiveFields<'a> {
 impl<'a> LiveFields<'a> {
     /// Those of these fields that are there at this time.
     #[inline]
-    pub(super) fn new(fields: Fields<'a>, now: &'a Now) -> Self {
+    pub(in crate::command) fn new(fields: Fields<'a>, now: &'a Now) -> Self {
         LiveFields { fields, now }
     }
 
     /// How many there are, with those that have expired and are not removed yet.
     pub(super) fn len(self) -> usize {
         self.fields.len()
+    }
+
+    /// Whether any of them may expire, or has expired and is not removed yet.
+    pub(super) fn may_expire(self) -> bool {
+        self.fields.may_expire()
     }
 
     fn find(self, name: &[u8]) -> Option<FieldRef<'a>> {
@@ -38,8 +43,7 @@ impl<'a> LiveFields<'a> {
     /// Whether there is such a field that has expired and is not removed yet.
     #[inline]
     pub(super) fn hide(self, name: &[u8]) -> bool {
-        self.fields.may_expire()
-            && self.fields.find(name).is_some_and(|field| !field.is_live(self.now))
+        self.fields.find(name).is_some_and(|field| !field.is_live(self.now))
     }
 
     /// When a field expires, if there is such a field.

@@ -15,7 +15,7 @@ pub(super) use drawn::HRANDFIELD;
 pub(super) use expiry::{HEXPIRE, HEXPIREAT, HPERSIST, HPEXPIRE, HPEXPIREAT};
 pub(super) use expiry_time::{HEXPIRETIME, HPEXPIRETIME, HPTTL, HTTL};
 pub(super) use get_set::{HGETEX, HSETEX};
-use live::LiveFields;
+pub(super) use live::LiveFields;
 pub use parts::FieldParts;
 pub(super) use read::{HEXISTS, HGET, HGETALL, HKEYS, HLEN, HMGET, HSTRLEN, HVALS};
 pub(super) use scan::HSCAN;
@@ -29,16 +29,3 @@ const VALUE: Arg = arg("value", ArgKind::String);
 
 /// What a command that changes a hash does.
 type HashEdit = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
-
-impl OneKey<'_> {
-    /// The fields of the key's hash, but for those whose expiry has passed; `None` if the key does
-    /// not exist.
-    ///
-    /// # Errors
-    /// [`Error::WrongType`] if it is not a hash.
-    #[inline]
-    fn fields(&self) -> Result<Option<LiveFields<'_>>, Error> {
-        let fields = self.key.fields().map_err(Error::from)?;
-        Ok(fields.map(|fields| LiveFields::new(fields, self.key.now())))
-    }
-}

@@ -3,12 +3,12 @@
 use super::{FIELD, FieldParts, KEY};
 use crate::command::string::ELEMENT_BYTES;
 use crate::command::{
-    Access, Action, Arg, Command, Error, Flags, Keys, Long, LongKeys, OneKey, Reply, Run, docs,
-    tips,
+    Access, Action, Arg, Command, Error, Flags, Keys, Long, LongKeys, ReadKey, ReadsKey, Reply,
+    Run, docs, tips,
 };
 use crate::store::FieldRef;
 
-type Read = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+type Read = fn(&ReadKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 
 const fn row(
     name: &'static str,
@@ -105,7 +105,7 @@ pub(in crate::command) static HGETALL: Command =
         list(cx, reply, FieldParts::Both)
     });
 
-fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn hmget(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let fields = cx.fields()?;
     let value = |&name: &&[u8]| fields.and_then(|fields| fields.get(name));
     let names = cx.args.from(2);
@@ -127,7 +127,7 @@ fn hmget(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::LongWork`] if they are many, or long, and the command can become a job.
-fn list(cx: &OneKey<'_>, reply: &mut dyn Reply, parts: FieldParts) -> Result<(), Error> {
+fn list(cx: &ReadKey<'_>, reply: &mut dyn Reply, parts: FieldParts) -> Result<(), Error> {
     let Some(fields) = cx.fields()? else {
         parts.begin(reply, 0);
         return Ok(());
@@ -150,7 +150,7 @@ fn list(cx: &OneKey<'_>, reply: &mut dyn Reply, parts: FieldParts) -> Result<(),
 
 /// Refuses a reply of elements of these sizes that must not be made on this thread. It looks at no
 /// more of them than are needed for that.
-fn check_reply(cx: &OneKey<'_>, sizes: impl Iterator<Item = usize>) -> Result<(), Error> {
+fn check_reply(cx: &ReadKey<'_>, sizes: impl Iterator<Item = usize>) -> Result<(), Error> {
     let mut bytes = 0;
     for size in sizes {
         bytes += size;

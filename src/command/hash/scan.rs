@@ -4,8 +4,8 @@ use super::KEY;
 use crate::command::all_keys::parse_cursor;
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, OneKey, Reply, Run,
-    arg, key_pattern, tips, word,
+    Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, ReadKey, ReadsKey,
+    Reply, Run, arg, key_pattern, tips, word,
 };
 use crate::limits::SCANNED_FIELDS;
 use crate::store::FieldCursor;
@@ -64,7 +64,7 @@ impl FieldScan {
     }
 }
 
-fn hscan(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn hscan(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let cursor = parse_cursor(cx.args.get(2)).ok_or(Error::InvalidCursor)?;
     let Some(fields) = cx.fields()? else {
         say(reply, None, &[]);

@@ -1,11 +1,11 @@
 //! Changing fields.
 
 use super::listed::{FIELDS, listed_at_end};
-use super::{FIELD, HashEdit, KEY, VALUE};
+use super::{FIELD, HashEdit, KEY, LiveFields, VALUE};
 use crate::command::extended::Extended;
 use crate::command::{
-    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
-    docs, parse_integer,
+    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, ReadsKey, Reply, Run,
+    arg, docs, parse_integer,
 };
 use crate::store::Value;
 
@@ -129,7 +129,7 @@ fn set_pairs(cx: &mut OneKey<'_>) -> Result<i64, Error> {
     if !args.len().is_multiple_of(2) {
         return Err(Error::Arity);
     }
-    cx.fields()?;
+    let may_hide = cx.fields()?.is_some_and(LiveFields::may_expire);
     for at in (2..args.len()).step_by(2) {
         cx.check_field(args.get(at), args.get(at + 1))?;
     }
@@ -137,7 +137,7 @@ fn set_pairs(cx: &mut OneKey<'_>) -> Result<i64, Error> {
     for at in (2..args.len()).step_by(2) {
         let kept = args.keep(at + 1, cx.limits.keep_bytes);
         let value = kept.as_ref().map_or(Value::Inline(args.get(at + 1)), Value::Shared);
-        let is_hidden = cx.fields()?.is_some_and(|fields| fields.hide(args.get(at)));
+        let is_hidden = may_hide && cx.fields()?.is_some_and(|fields| fields.hide(args.get(at)));
         let is_new = cx.key.set_field(args.get(at), value, None)?;
         new += i64::from(is_new || is_hidden);
     }

@@ -2,7 +2,9 @@
 //! one argument, as the client has sent them.
 
 use super::flags::MetaFlags;
-use super::{ItemExpiry, draw_number, number_after, number_of, row, set_expiry, unsigned_64};
+use super::{
+    ItemExpiry, ReadsKey, draw_number, number_after, number_of, row, set_expiry, unsigned_64,
+};
 use crate::command::base64::encode;
 use crate::command::{
     Access, Command, Error, Event, Flags, Keys, OneKey, Reply, docs, record::put_value,
@@ -474,7 +476,7 @@ fn debug(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let mut line = MetaLine { text: b"ME ".to_vec(), key: cx.key.name(), is_base64 };
     line.key();
     let expiry = cx.key.expiry().map_or(-1, |at| seconds_until(at, cx.now()) as i64);
-    let bytes = cx.key.bytes().unwrap_or(0);
+    let bytes = cx.as_read().bytes().unwrap_or(0);
     let known = format!(" exp={expiry} cas={number} size={bytes}");
     line.text.extend_from_slice(known.as_bytes());
     line.send("", reply);

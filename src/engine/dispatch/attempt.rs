@@ -87,7 +87,7 @@ impl Engine {
     ) -> Outcome {
         let hash = self.shards().hasher.hash(call.first_key());
         let shard = self.shards().of(hash);
-        let reads = call.row().reads_value;
+        let reads = call.row().action.reads_key();
         if reads && read_shared(&self.ledger, slot, call, hash, shard, reply) {
             return Outcome::Done;
         }

@@ -1,14 +1,15 @@
-//! What GET, and SET without options, do where nothing else is to be done.
+//! What reads of one key, and SET without options, do where nothing else is to be done.
 
-use crate::command::Reply;
+use crate::command::{Command, ReadKey, Reply};
 use crate::engine::call::Call;
 use crate::engine::ledger::Ledger;
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
-use crate::store::{EntryRef, KeyHash, StringRef, Table, set_in_place};
+use crate::limits::SHARED_READ_BYTES;
+use crate::store::{EntryRef, KeyHash, Table, set_in_place};
 
-/// Runs a command that only reads a value (GET) on a shard that threads may read together.
-/// False if it has to take the shard; then nothing is done.
+/// Runs a command that only reads its key on a shard that threads may read together. False if it
+/// has to take the shard; then nothing is done.
 ///
 /// Not inlined: a second copy of the look-up beside the first made both slower, by a tenth.
 #[inline(never)]
@@ -21,18 +22,50 @@ pub(super) fn read_shared(
     reply: &mut dyn Reply,
 ) -> bool {
     let Some(shared) = ledger.shards.try_share(slot, shard, 0) else { return false };
-    let notes_use = ledger.eviction.is_on() && call.is_use();
-    let note = |value: &StringRef<'_>| !notes_use || value.is_use_noted();
     let is_done = !ledger.admission.is_emptied() && {
-        let start = slot.begin(call.command);
-        let is_said = say_value(slot, shared.table(call.db), call, hash, note, reply);
-        if is_said {
-            slot.end(call.command, start);
-        }
-        is_said
+        let notes_use = ledger.eviction.is_on() && call.is_use();
+        read_key(slot, shared.table(call.db), call, hash, notes_use, reply)
     };
     ledger.end_read(slot, shared);
     is_done
+}
+
+/// Runs it on a key. False if the key has expired, is long, has a use that is not noted, or the
+/// command failed; then nothing is done.
+#[inline(always)]
+fn read_key(
+    slot: &ThreadSlot,
+    table: Option<&Table>,
+    call: &Call<'_>,
+    hash: KeyHash,
+    notes_use: bool,
+    reply: &mut dyn Reply,
+) -> bool {
+    let row = call.row();
+    let entry = looked(table, hash, call.first_key());
+    let is_read_here = |entry: &EntryRef<'_>| {
+        !entry.is_expired(&call.now) && is_short(row, entry) && (!notes_use || entry.is_use_noted())
+    };
+    if entry.as_ref().is_some_and(|entry| !is_read_here(entry)) {
+        return false;
+    }
+    let (start, is_there) = (slot.begin(call.command), entry.is_some());
+    let cx = ReadKey::new(entry, table, call.args, &call.limits, &call.now);
+    let is_done = row.action.read(&cx, reply).is_ok();
+    if is_done {
+        if row.looks_up_first(&call.args) {
+            slot.looked_up(is_there);
+        }
+        slot.end(call.command, start);
+    }
+    is_done
+}
+
+/// Whether a command reads this entry so soon that others who need the shard may wait for it as
+/// they wait for a reader.
+#[inline(always)]
+pub(super) fn is_short(row: &Command, entry: &EntryRef<'_>) -> bool {
+    row.flags.fast || entry.weight() <= SHARED_READ_BYTES
 }
 
 /// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if
@@ -54,13 +87,7 @@ pub(super) fn run_short<R: Reply + ?Sized>(
     let notes_use = ledger.eviction.is_on() && call.is_use();
     let start = slot.begin(call.command);
     if row.reads_value {
-        let note = |value: &StringRef<'_>| {
-            if notes_use {
-                value.note_use();
-            }
-            true
-        };
-        if !say_value(slot, held.table(call.db), call, hash, note, reply) {
+        if !say_value(slot, held.table(call.db), call, hash, notes_use, reply) {
             return false;
         }
     } else {
@@ -76,15 +103,15 @@ pub(super) fn run_short<R: Reply + ?Sized>(
     true
 }
 
-/// Replies with a key's value, or null. False if the key has expired, is of another type, is too
-/// long for this thread's replies, or `note` cannot note its use.
+/// Replies with a key's value, or null. False if the key has expired, is of another type, or is too
+/// long for this thread's replies.
 #[inline(always)]
 fn say_value<R: Reply + ?Sized>(
     slot: &ThreadSlot,
     table: Option<&Table>,
     call: &Call<'_>,
     hash: KeyHash,
-    note: impl FnOnce(&StringRef<'_>) -> bool,
+    notes_use: bool,
     reply: &mut R,
 ) -> bool {
     let Some(entry) = looked(table, hash, call.args.get(1)) else {
@@ -97,12 +124,14 @@ fn say_value<R: Reply + ?Sized>(
     }
     let Ok(value) = entry.string() else { return false };
     let is_short = !call.limits.has_reply_limit() || value.len() <= call.limits.max_reply_bytes;
-    let is_said = is_short && note(&value);
-    if is_said {
+    if is_short {
+        if notes_use {
+            value.note_use();
+        }
         slot.hits.add(1);
         reply.value(&value);
     }
-    is_said
+    is_short
 }
 
 // No closure, which would be a call.

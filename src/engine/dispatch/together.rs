@@ -5,19 +5,23 @@
 //! the bucket; ask for the entry; run. Taking a token makes the processor wait for everything that
 //! was asked for before it, so it is a step of its own.
 //!
-//! The commands at the beginning that only read a value (GET) are answered from the entries that
-//! the steps have found, in groups: the shards of a group are released before those of the next one
-//! are taken; open ones are read together with other threads, without their tokens. What the steps
+//! The commands at the beginning that only read their keys are answered from the entries that the
+//! steps have found, in groups: the shards of a group are released before those of the next one are
+//! taken; open ones are read together with other threads, without their tokens. What the steps
 //! have found borrows the shards, so it cannot outlive the first command that may change one: that
 //! command and all behind it look for their keys again. They hold their shards until the last of
 //! them has run, so what they write is one run of the log.
+
+mod reads;
 
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use reads::{ReadGroup, notes};
+
 use super::short::run_short;
-use crate::command::{COMMANDS, Reply};
+use crate::command::{Args, COMMANDS, Limits, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
 use crate::engine::shards::{HeldTogether, InHand, Shards};
@@ -38,6 +42,10 @@ pub trait Together {
     fn command(&self, number: usize) -> usize;
     /// A call's key.
     fn key(&self, number: usize) -> &[u8];
+    /// A call's arguments.
+    fn args(&self, number: usize) -> Args<'_>;
+    /// The limits of all calls.
+    fn limits(&self) -> &Limits;
     /// A call.
     fn call(&self, number: usize) -> Call<'_>;
 }
@@ -73,25 +81,30 @@ impl Engine {
         }
         let (mut held, mut done) = (HeldTogether::default(), 0);
         while done < places.len() {
-            let reads = COMMANDS[calls.command(done)].reads_value;
+            let reads = COMMANDS[calls.command(done)].action.reads_key();
             let end = if reads { places.len().min(done + READS_HELD) } else { places.len() };
             let reader = reads.then_some(slot);
             let taken = hold(shards, &mut held, &mut places[done..end], (Taking::WORKER, reader));
             if taken == 0 {
                 return (done, Outcome::Busy);
             }
-            let (upto, mut is_over) = (done + taken, false);
-            loop {
-                let group = &places[done..upto];
-                done += self.read_values(slot, calls, done, &held, group, reply, |reply| {
-                    is_over = is_enough(reply);
-                    is_over
-                });
+            let upto = done + taken;
+            let is_over = loop {
+                let group = ReadGroup {
+                    ledger: &self.ledger,
+                    slot,
+                    calls,
+                    first: done,
+                    held: &held,
+                    places: &places[done..upto],
+                };
+                let (ran, is_over) = group.run(reply, &mut is_enough);
+                done += ran;
                 // What ends a group of shared shards may run on one that is held.
                 if is_over || done == upto || !self.holds_alone(slot, &mut held, &places[done]) {
-                    break;
+                    break is_over;
                 }
-            }
+            };
             if !is_over && done < upto {
                 // Behind a busy shard nothing is taken.
                 let last = if upto == end { places.len() } else { upto };
@@ -219,80 +232,6 @@ impl Engine {
         self.ledger.release_all_read(slot, held.drain());
         outcome
     }
-
-    /// Asks for the memory of the calls from number `first` on, which have these places. Answers
-    /// those at the beginning that read a value and can do so here, and returns how many.
-    ///
-    /// They need nothing of what else a call may: they make no events and no changes, and they run
-    /// in every mode, unless the keyspace is emptied. A key whose expiry has passed ends it: it may
-    /// change the table.
-    #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
-    fn read_values<R: Reply>(
-        &self,
-        slot: &ThreadSlot,
-        calls: &impl Together,
-        first: usize,
-        held: &HeldTogether<InHand<'_>>,
-        places: &[Placed<'_>],
-        reply: &mut R,
-        mut is_enough: impl FnMut(&R) -> bool,
-    ) -> usize {
-        let db = calls.db();
-        let table = |place: usize| held.get(place).store()?.table(db);
-        let mut candidates = ArrayVec::new();
-        let command = calls.command(first);
-        find_candidates(places, &table, COMMANDS[command].lines, &mut candidates);
-        if !COMMANDS[command].reads_value || self.ledger.admission.is_emptied() {
-            return 0;
-        }
-        let now = calls.now();
-        let notes_use = self.ledger.eviction.is_on();
-        slot.counted_together(command, places.len(), || {
-            let (mut done, mut misses) = (0, 0);
-            for (candidate, placed) in candidates.iter_mut().zip(places) {
-                if calls.command(first + done) != command {
-                    break;
-                }
-                match looked(candidate, placed, table) {
-                    None => {
-                        misses += 1;
-                        reply.null();
-                    }
-                    Some(entry) if entry.is_expired(&now) => break,
-                    Some(entry) => match entry.string() {
-                        Ok(value) => {
-                            if notes_use && !notes(held, placed, &value) {
-                                break;
-                            }
-                            reply.value(&value);
-                        }
-                        Err(_) => break,
-                    },
-                }
-                done += 1;
-                if is_enough(reply) {
-                    break;
-                }
-            }
-            slot.hits.add((done - misses) as u64);
-            if misses > 0 {
-                slot.misses.add(misses as u64);
-            }
-            done
-        })
-    }
-}
-
-/// Notes for eviction that a key was used, or sees that it is noted already. False if that has to
-/// be written and the shard is shared.
-#[inline(always)]
-fn notes(held: &HeldTogether<InHand<'_>>, placed: &Placed<'_>, value: &StringRef<'_>) -> bool {
-    if held.get(placed.place).is_shared() {
-        return value.is_use_noted();
-    }
-    value.note_use();
-    true
 }
 
 /// Asks for the shard of a key.
@@ -350,13 +289,13 @@ fn say_values(
     for (candidate, placed) in candidates.iter_mut().zip(places) {
         let entry = looked(candidate, placed, table);
         hits += u64::from(entry.is_some());
-        if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
+        if let Some(entry) = &entry
+            && (entry.is_expired(now) || notes_use && !notes(held, placed, entry))
+        {
             return None;
         }
         let value = entry.and_then(|entry| entry.string().ok());
-        if let Some(value) = &value
-            && (value.len() > MGET_FREE_BYTES || notes_use && !notes(held, placed, value))
-        {
+        if value.as_ref().is_some_and(|value| value.len() > MGET_FREE_BYTES) {
             return None;
         }
         values.push(value);

@@ -293,6 +293,16 @@ impl Together for PlannedCalls<'_, '_> {
     }
 
     #[inline]
+    fn args(&self, number: usize) -> Args<'_> {
+        Args::new(&self.plan.0[number].args)
+    }
+
+    #[inline]
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    #[inline]
     fn call(&self, number: usize) -> Call<'_> {
         self.plan.0[number].call(self.engine, self.db, self.limits)
     }

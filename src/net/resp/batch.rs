@@ -378,12 +378,23 @@ impl Together for BatchCalls<'_, '_> {
         self.batch.args[usize::from(self.batch.commands[number].key)]
     }
 
+    #[inline]
+    fn args(&self, number: usize) -> Args<'_> {
+        let (start, end) = self.batch.commands[number].args;
+        Args::new(&self.batch.args[start.into()..end.into()])
+    }
+
+    #[inline]
+    fn limits(&self) -> &Limits {
+        self.limits
+    }
+
     #[inline(always)]
     fn call(&self, number: usize) -> Call<'_> {
         let planned = &self.batch.commands[number];
         Call {
             command: planned.number.into(),
-            args: Args::new(&self.batch.args[planned.args.0.into()..planned.args.1.into()]),
+            args: self.args(number),
             db: self.db,
             now: self.now(),
             limits: *self.limits,

@@ -50,7 +50,7 @@ fn before_the_horizon_it_is_hidden_and_stays() {
     let mut tested = Tested::new();
     tested.at(&apart(), |edit| {
         assert!(edit.read().is_none() && !edit.is_there());
-        assert!(edit.expiry().is_none() && edit.bytes().is_none());
+        assert!(edit.expiry().is_none());
         edit.expire_at(None);
         assert!(!edit.remove() && edit.change(&[], |_| Ok::<_, ()>(())).is_none());
     });

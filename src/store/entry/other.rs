@@ -14,7 +14,7 @@ use super::{Entry, NO_STRING, REFERENCE, TIMED_HASH, TYPE};
 use crate::store::{UnixMs, Value};
 
 // SAFETY: through a shared reference the block is only read, and so is what it refers to, but for
-// the fields of a large hash, which the holder of the shard alone reaches.
+// the fields of a large hash, which the holder of the shard alone changes.
 unsafe impl Sync for Entry {}
 
 /// What an entry may refer to.

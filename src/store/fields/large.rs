@@ -6,7 +6,8 @@
 //!
 //! Several entries may refer to one. Only one of them is in a shard's table; the others are states
 //! that a log of changes keeps (of a key that was renamed, say), and wait until that entry's
-//! changes have been taken back. So the holder of the shard alone reads and changes the fields.
+//! changes have been taken back. So only those who may read the shard read the fields, and only
+//! its holder changes them.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,9 +34,9 @@ pub struct LargeHash {
     table: UnsafeCell<Table>,
 }
 
-// SAFETY: the table is reached only by the holder of the shard: through the entry in the shard's
-// table, or through a pin, which knows the shard of that entry (`Pins::home`). Other threads read
-// `bytes`, and may drop the last reference.
+// SAFETY: the table is reached only by the holder of the shard, or only read by threads that read
+// the shard together: through the entry in the shard's table, or through a pin, which knows the
+// shard of that entry (`Pins::home`). Other threads read `bytes`, and may drop the last reference.
 unsafe impl Sync for LargeHash {}
 
 impl LargeHash {
@@ -67,8 +68,8 @@ impl LargeHash {
 
     /// The table of the fields.
     pub(super) fn table(&self) -> &Table {
-        // SAFETY: only the holder of the shard comes here, and `change` lends the table to nobody
-        // who would come here meanwhile.
+        // SAFETY: only those who hold or read the shard come here, and `change` lends the table to
+        // nobody who would come here meanwhile.
         unsafe { &*self.table.get() }
     }
 

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A pin keeps the hash: it goes on when the key is removed or replaced. If another key gets the
-//! hash (RENAME), the pin follows it, because the table may only be read by whoever holds the shard
-//! of the key that has it.
+//! hash (RENAME), the pin follows it, because the table may only be read by those who may read the
+//! shard of the key that has it.
 //!
 //! The locks are there for safe code: both are taken only by the holder of the shard, so nobody
 //! ever waits for one, and a forked child finds them free. The pin of a client that is gone is

@@ -47,9 +47,9 @@ impl WaitingRoom {
         &self.readers.0[reader]
     }
 
-    /// Waits until no thread reads: none begins to, as the caller has seen to. Readers do not wait
-    /// for tokens, the main thread or the log, so this takes as long as a thread may be without a
-    /// processor.
+    /// Waits until no thread reads: none begins to, as the caller has seen to. Reads are short, and
+    /// do not wait for tokens, the main thread or the log, so this takes as long as a thread may be
+    /// without a processor.
     pub fn wait_for_readers(&self, _: Locked<'_>) {
         while self.readers.any(|address| address != 0) {
             yield_now();

@@ -55,11 +55,19 @@ impl Together for Lines<'_> {
         self.lines[number].0[COMMANDS[self.command(number)].first_key()]
     }
 
-    fn call(&self, number: usize) -> Call<'_> {
+    fn args(&self, number: usize) -> Args<'_> {
         let (words, keeper) = &self.lines[number];
+        keeper.map_or(Args::new(words), |keeper| Args::with_keeper(words, keeper))
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn call(&self, number: usize) -> Call<'_> {
         Call {
             command: self.command(number),
-            args: keeper.map_or(Args::new(words), |keeper| Args::with_keeper(words, keeper)),
+            args: self.args(number),
             db: self.db,
             now: self.now(),
             limits: self.limits,

@@ -47,7 +47,7 @@ impl Worker<'_> {
             let Some(request) = held.next_pending() else {
                 break;
             };
-            only_reads &= request.reads_value();
+            only_reads &= request.reads_key();
             self.engine.resume_on_held(self.slot, shard, &mut held, request);
             if start.elapsed() > SLICE {
                 break;
