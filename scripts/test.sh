@@ -10,7 +10,7 @@ setup_memcached
 have openssl || apt_install openssl || true
 # Tests wait for much of their time, so run more of them at once than there are processors; and those of the first
 # host beside those of the others.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-3}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server. Its last crate takes one processor for a minute, which the tests'
 # programs leave to it: they are built beside it.
 cargo build --release --locked &

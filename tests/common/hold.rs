@@ -15,7 +15,9 @@ pub fn with_calls(builder: Builder) -> Builder {
 
 /// A main thread that is held. It goes on when this is dropped.
 #[must_use = "the main thread goes on at once"]
-pub struct HeldMain(File);
+pub struct HeldMain {
+    _until_closed: File,
+}
 
 /// Has the main thread of a server [`with_calls`] wait, and then run these commands, which are
 /// encoded, before anything else. It waits when this returns. The client gets OK first.
@@ -43,5 +45,5 @@ pub fn hold_main_after(
         held = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).ok();
         held.is_some()
     });
-    HeldMain(held.expect("it is open"))
+    HeldMain { _until_closed: held.expect("it is open") }
 }

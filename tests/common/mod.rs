@@ -7,8 +7,6 @@
 //! `MIDI_IO` (how it moves bytes: epoll or io_uring), `MIDI_FIRST_PORT` (servers listen from there
 //! on; for runs beside each other).
 
-#![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
-
 pub mod aof;
 pub mod certificates;
 mod client;

@@ -2,8 +2,7 @@
 //! parsers under any bytes. With `--cfg loom` only the concurrent parts under loom are compiled.
 
 #[cfg(not(loom))]
-#[path = "../common/mod.rs"]
-mod common;
+use midi_test_common as common;
 
 #[cfg(not(loom))]
 mod golden;

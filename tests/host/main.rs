@@ -1,8 +1,7 @@
 //! The promises of the host door: MIDI.* commands on the port of a real server. One file per
 //! promise.
 
-#[path = "../common/mod.rs"]
-mod common;
+use midi_test_common as common;
 
 mod acl;
 mod always;

@@ -1,7 +1,6 @@
 //! The promises of midi's own port, in a real server. One file per promise.
 
-#[path = "../common/mod.rs"]
-mod common;
+use midi_test_common as common;
 
 mod acl;
 mod clients;

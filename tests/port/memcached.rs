@@ -183,7 +183,11 @@ fn who_has_not_logged_in_is_told_so_and_a_user_keeps_to_its_rights() {
     host.ok("CONFIG SET requirepass secret");
     let mut client = server.client();
     for sent in ["get a\n", "version\n", "set a 0 0\n", "gets a b c\n"] {
-        assert_eq!(client.lines_of_stranger(sent), "CLIENT_ERROR unauthenticated\n", "{sent}");
+        assert_eq!(
+            lines_of_stranger(&mut client, sent),
+            "CLIENT_ERROR unauthenticated\n",
+            "{sent}"
+        );
     }
     for (token, said) in [
         ("secret", "CLIENT_ERROR bad authentication token format\n"),
@@ -192,11 +196,11 @@ fn who_has_not_logged_in_is_told_so_and_a_user_keeps_to_its_rights() {
         ("default secret", "STORED\n"),
     ] {
         let sent = format!("set x 0 0 {}\n{token}\n", token.len());
-        assert_eq!(client.lines_of_stranger(&sent), said, "{token}");
+        assert_eq!(lines_of_stranger(&mut client, &sent), said, "{token}");
     }
     assert_eq!(client.lines("set a 0 0 1\nx\nget a\n"), "STORED\nVALUE a 0 1\nx\nEND\n");
     let mut some = server.client();
-    assert_eq!(some.lines_of_stranger("set x 0 0 9\nsome pass\n"), "STORED\n");
+    assert_eq!(lines_of_stranger(&mut some, "set x 0 0 9\nsome pass\n"), "STORED\n");
     assert_eq!(some.lines("set a 3 0 1\ny\nget a\n"), "STORED\nVALUE a 3 1\ny\nEND\n");
     for sent in
         ["get a b\n", "set b 0 0 1\nx\n", "incr a 1\n", "flush_all\n", "append a 0 0 1\nx\n"]
@@ -208,12 +212,10 @@ fn who_has_not_logged_in_is_told_so_and_a_user_keeps_to_its_rights() {
     host.call(&["CONFIG", "SET", "requirepass", ""]);
 }
 
-impl Memcached {
-    /// As [`Memcached::lines`], for a client that gets one line for whatever it sends.
-    fn lines_of_stranger(&mut self, lines: &str) -> String {
-        self.send(lines.replace('\n', "\r\n").as_bytes());
-        self.read_until("\r\n").replace("\r\n", "\n")
-    }
+/// As [`Memcached::lines`], for a client that gets one line for whatever it sends.
+fn lines_of_stranger(client: &mut Memcached, lines: &str) -> String {
+    client.send(lines.replace('\n', "\r\n").as_bytes());
+    client.read_until("\r\n").replace("\r\n", "\n")
 }
 
 #[test]

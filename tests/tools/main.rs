@@ -1,8 +1,7 @@
 //! Promises about the code, the pages and other people's programs: the layout of the sources, the
 //! commands' pages, clients in other languages, Redis's own tests, `make run`.
 
-#[path = "../common/mod.rs"]
-mod common;
+use midi_test_common as common;
 
 mod docs;
 mod docs_pages;
