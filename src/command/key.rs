@@ -49,7 +49,7 @@ pub(super) static EXISTS: Command = Command {
     docs: docs("Counts how many of the keys exist; one named twice counts twice.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
-    action: Action::EachKey(Run::Read(|cx| cx.entry().is_some())),
+    action: Action::EachKey(Run::Read(|cx| cx.is_there())),
     uses: false,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
@@ -63,7 +63,7 @@ pub(super) static TOUCH: Command = Command {
     docs: docs("Counts how many of the keys exist, and notes for eviction that they were used.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
-    action: Action::EachKey(Run::Read(|cx| cx.entry().is_some())),
+    action: Action::EachKey(Run::Read(|cx| cx.is_there())),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 

@@ -29,6 +29,18 @@ impl<'a> ReadKey<'a> {
         ReadKey { entry, table, args, limits, now }
     }
 
+    /// Whether the key exists.
+    #[inline(always)]
+    pub fn is_there(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    /// The size of its entry with the value, in bytes; 0 if it does not exist.
+    #[inline(always)]
+    pub fn weight(&self) -> usize {
+        self.entry.as_ref().map_or(0, |entry| entry.weight())
+    }
+
     /// The key's memory in bytes, if it exists; see [`Table::bytes_of`].
     pub(super) fn bytes(&self) -> Option<usize> {
         self.entry.as_ref().zip(self.table).map(|(entry, table)| table.bytes_of(entry))
@@ -37,7 +49,7 @@ impl<'a> ReadKey<'a> {
     /// Whether to read all fields of the key's hash, which has so many, is long work that can
     /// become a job.
     pub(super) fn reads_long(&self, fields: usize) -> bool {
-        self.limits.is_long_read(fields, || self.entry.as_ref().map_or(0, |entry| entry.weight()))
+        self.limits.is_long_read(fields, || self.weight())
     }
 }
 

@@ -395,12 +395,6 @@ impl StringRef<'_> {
         self.shared().unwrap_or_else(|| SharedValue::new(self.bytes().to_vec()))
     }
 
-    /// See [`EntryRef::is_use_noted`].
-    #[inline]
-    pub fn is_use_noted(&self) -> bool {
-        self.0.is_use_noted()
-    }
-
     /// See [`EntryRef::note_use`].
     #[inline]
     pub fn note_use(&self) {

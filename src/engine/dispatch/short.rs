@@ -43,29 +43,35 @@ fn read_key(
 ) -> bool {
     let row = call.row();
     let entry = looked(table, hash, call.first_key());
-    let is_read_here = |entry: &EntryRef<'_>| {
-        !entry.is_expired(&call.now) && is_short(row, entry) && (!notes_use || entry.is_use_noted())
-    };
-    if entry.as_ref().is_some_and(|entry| !is_read_here(entry)) {
+    let needs_holder =
+        |entry: &EntryRef<'_>| entry.is_expired(&call.now) || notes_use && !entry.is_use_noted();
+    if entry.as_ref().is_some_and(needs_holder) {
         return false;
     }
-    let (start, is_there) = (slot.begin(call.command), entry.is_some());
+    let start = slot.begin(call.command);
     let cx = ReadKey::new(entry, table, call.args, &call.limits, &call.now);
-    let is_done = row.action.read(&cx, reply).is_ok();
+    let is_done = run_read(slot, row, &cx, reply);
     if is_done {
-        if row.looks_up_first(&call.args) {
-            slot.looked_up(is_there);
-        }
         slot.end(call.command, start);
     }
     is_done
 }
 
-/// Whether a command reads this entry so soon that others who need the shard may wait for it as
-/// they wait for a reader.
+/// Runs a command that only reads on its key, where others may read the shard, too, and counts the
+/// look-up. False if the command failed or may take long; then nothing is done.
 #[inline(always)]
-pub(super) fn is_short(row: &Command, entry: &EntryRef<'_>) -> bool {
-    row.flags.fast || entry.weight() <= SHARED_READ_BYTES
+pub(super) fn run_read(
+    slot: &ThreadSlot,
+    row: &Command,
+    cx: &ReadKey<'_>,
+    reply: &mut dyn Reply,
+) -> bool {
+    let is_short = row.flags.fast || cx.weight() <= SHARED_READ_BYTES;
+    let is_done = is_short && row.action.read(cx, reply).is_ok();
+    if is_done && row.looks_up_first(&cx.args) {
+        slot.looked_up(cx.is_there());
+    }
+    is_done
 }
 
 /// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if

@@ -6,7 +6,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::super::short::is_short;
+use super::super::short::run_read;
 use super::{Placed, Together, find_candidates, looked};
 use crate::command::{COMMANDS, Command, ReadKey, Reply};
 use crate::engine::ledger::Ledger;
@@ -112,16 +112,8 @@ impl<'g, C: Together> ReadGroup<'g, '_, C> {
     ) -> (usize, bool) {
         let (now, limits) = (self.calls.now(), self.calls.limits());
         let read = |ReadCall { number, place, entry }: ReadCall<'g>, reply: &mut R| {
-            let (args, is_there) = (self.calls.args(number), entry.is_some());
-            if entry.as_ref().is_some_and(|entry| !is_short(row, entry)) {
-                return false;
-            }
-            let cx = ReadKey::new(entry, self.table(place), args, limits, &now);
-            let is_done = row.action.read(&cx, reply).is_ok();
-            if is_done && row.looks_up_first(&args) {
-                self.slot.looked_up(is_there);
-            }
-            is_done
+            let (table, args) = (self.table(place), self.calls.args(number));
+            run_read(self.slot, row, &ReadKey::new(entry, table, args, limits, &now), reply)
         };
         self.read_each(from, candidates, &now, reply, read, is_enough)
     }

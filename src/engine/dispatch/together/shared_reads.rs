@@ -63,6 +63,7 @@ fn a_shard_opens_when_it_is_only_read_and_closes_for_a_change() {
             "set k 1",
             "set l 2 pxat 900",
             "set m 2 pxat 900",
+            "set n 2 pxat 900",
             "hset h f v",
             "set s abc",
             "hset i f v",
@@ -74,6 +75,7 @@ fn a_shard_opens_when_it_is_only_read_and_closes_for_a_change() {
         (&["get k", "set k 3"], "3 OK"),
         (&["get k", "get l", "get k"], "3 null 3"),
         (&["ttl m"], "-2"),
+        (&["memory usage n"], "null"),
         (&["hset i g w"], "1"),
         (&["append j 4"], "1"),
         (
