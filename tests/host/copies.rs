@@ -58,15 +58,17 @@ fn maxmemory_holds_for_copies_and_a_restart_may_write() {
                 wait_until("the memory is back", || used(&mut client) < 20 * MIB);
             }
         }
-        assert_eq!(client.run("MIDI.DEL copy0 copy1 copy2 copy3"), Value::Integer(4));
+        // One for the command that passed the limit, one that was admitted beside it.
+        assert_eq!(client.run("MIDI.DEL copy0 copy1 copy2 copy3 copy4"), Value::Integer(5));
         wait_until("the memory is back", || used(&mut client) < 97 * MIB);
         let before = used(&mut client);
         // From records of copies, then from a snapshot.
         for _ in 0..2 {
             server.restart(redis_server());
             client = server.client();
+            // What the records had removed again is freed soon after.
             wait_until(&format!("{mode:?}: it has no more than before, {before} bytes"), || {
-                used(&mut client) * 5 < before * 6
+                used(&mut client) < 99 * MIB
             });
             client.ok("MIDI.SET a-key a-value");
             rewrite(&mut client);
