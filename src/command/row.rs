@@ -27,8 +27,7 @@ pub struct Command {
     pub keys: Keys,
     /// The databases that it touches besides the client's.
     pub other_dbs: OtherDbs,
-    /// Its arguments from the first one up to this one, counted as in a key spec, are channels
-    /// that belong to slots of a cluster as keys do.
+    /// Arguments up to this one, as in a key spec, are channels that belong to slots as keys do.
     pub slots_by_channels: Option<i32>,
     /// Its way over keys that no argument names.
     pub walk: Option<&'static Walk>,
@@ -47,8 +46,7 @@ pub struct Command {
     pub in_multi: InMulti,
     /// Its group in Redis's documentation.
     pub group: &'static str,
-    /// Redis's tips for clients of clusters and proxies: how to split the command over nodes, and
-    /// what its reply is like.
+    /// Redis's tips for clients of clusters and proxies: how to split it, what its reply is like.
     pub tips: &'static [&'static str],
     /// The documentation, for COMMAND DOCS and the pages under docs/commands.
     pub docs: Docs,
@@ -57,16 +55,18 @@ pub struct Command {
     /// It replies with the string at its key, or null, and does nothing else. So whoever holds the
     /// shards of several such commands may read the entries itself.
     pub reads_value: bool,
-    /// It replies with an array of the strings at its keys, null for those that have none, and does
-    /// nothing else.
+    /// It replies with an array of the strings at its keys, null for none, and does nothing else.
     pub reads_values: bool,
-    /// Eviction takes it for a use of its keys. As in Redis, a look at what is known of a key is
-    /// none.
+    /// Eviction takes it for a use of its keys. A look at what is known of a key is none.
     pub uses: bool,
+    /// If so, from a client with CLIENT NO-TOUCH, too.
+    pub always_uses: bool,
     /// Which of its look-ups INFO counts as hits and misses.
     pub looks_up: LooksUp,
     /// With three arguments it sets its key to the last one and replies OK.
     pub sets_value: bool,
+    /// How long it takes follows from its arguments behind the key, not from the key's value.
+    pub long_by_arguments: bool,
     /// How many cache lines of an entry are asked for before its key is compared.
     pub lines: usize,
 }
@@ -96,8 +96,10 @@ impl Command {
         reads_value: false,
         reads_values: false,
         uses: true,
+        always_uses: false,
         looks_up: LooksUp::IfReadOnly,
         sets_value: false,
+        long_by_arguments: false,
         lines: LINES_OF_STRING,
     };
 
@@ -445,8 +447,7 @@ impl Command {
         matches!(self.action, Action::Port(_))
     }
 
-    /// The names of a subcommand's container and of the subcommand itself; `None` for other
-    /// commands.
+    /// The names of a subcommand's container and of itself; `None` for other commands.
     pub fn split(&self) -> Option<(&'static str, &'static str)> {
         self.name.split_once('|')
     }

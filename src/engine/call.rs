@@ -40,7 +40,8 @@ impl Call<'_> {
     /// Whether eviction takes it for a use of its keys.
     #[inline]
     pub(super) fn is_use(&self) -> bool {
-        self.row().uses && !self.now.is_silent()
+        let row = self.row();
+        row.uses && (row.always_uses || !self.now.is_silent())
     }
 
     /// Turns the command's result into an outcome; writes its error to the reply.

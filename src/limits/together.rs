@@ -25,3 +25,10 @@ pub const OPEN_AFTER: u32 = if cfg!(any(loom, test)) { 2 } else { 64 };
 /// A command that may take as long as its key is large (BITCOUNT, HGETALL) reads a larger key than
 /// this only as the shard's holder: who waits for a holder sleeps, who waits for readers may not.
 pub const SHARED_READ_BYTES: usize = 64 << 10;
+
+/// A command with more arguments than this (HMGET) reads its key only as the shard's holder.
+pub const SHARED_READ_ARGUMENTS: usize = 256;
+
+/// So many reads in a row, beside a write, hold their shards together with it. More of them are a
+/// group of their own, which may share its shards.
+pub const READS_BESIDE: usize = 4;

@@ -25,6 +25,7 @@ pub(in crate::command) static HRANDFIELD: Command = Command {
     .costs("O(N), N being the number of fields returned")
     .takes(&[KEY, arg("options", ArgKind::Block(OPTIONS)).optional()]),
     action: Action::OneKey(Run::Read(hrandfield)),
+    long_by_arguments: true,
     ..Command::on_hashes(Flags { readonly: true, ..Flags::NONE })
 };
 

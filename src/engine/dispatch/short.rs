@@ -5,7 +5,7 @@ use crate::engine::call::Call;
 use crate::engine::ledger::Ledger;
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
-use crate::limits::SHARED_READ_BYTES;
+use crate::limits::{SHARED_READ_ARGUMENTS, SHARED_READ_BYTES};
 use crate::store::{EntryRef, KeyHash, Table, set_in_place};
 
 /// Runs a command that only reads its key on a shard that threads may read together. False if it
@@ -66,12 +66,19 @@ pub(super) fn run_read(
     cx: &ReadKey<'_>,
     reply: &mut dyn Reply,
 ) -> bool {
-    let is_short = row.flags.fast || cx.weight() <= SHARED_READ_BYTES;
-    let is_done = is_short && row.action.read(cx, reply).is_ok();
+    let is_done = is_short(row, cx) && row.action.read(cx, reply).is_ok();
     if is_done && row.looks_up_first(&cx.args) {
         slot.looked_up(cx.is_there());
     }
     is_done
+}
+
+/// Whether a read takes so little time that others may wait for it without sleeping.
+#[inline(always)]
+fn is_short(row: &Command, cx: &ReadKey<'_>) -> bool {
+    cx.args.len() <= SHARED_READ_ARGUMENTS
+        && (row.flags.fast || cx.weight() <= SHARED_READ_BYTES)
+        && !(row.long_by_arguments && cx.args.len() > 2)
 }
 
 /// Runs a command that needs one shard, which the caller holds: GET, or SET without options, if

@@ -1,20 +1,20 @@
-//! Running several commands together: the shards of all are held, and the memory that the later
+//! Running several commands together: the shards of several are held, and the memory that the later
 //! ones need is fetched while the first ones run.
 //!
 //! The steps, each for all commands: hash the key and ask for the shard; take the token; ask for
 //! the bucket; ask for the entry; run. Taking a token makes the processor wait for everything that
 //! was asked for before it, so it is a step of its own.
 //!
-//! The commands at the beginning that only read their keys are answered from the entries that the
-//! steps have found, in groups: the shards of a group are released before those of the next one are
-//! taken; open ones are read together with other threads, without their tokens. What the steps
-//! have found borrows the shards, so it cannot outlive the first command that may change one: that
-//! command and all behind it look for their keys again. They hold their shards until the last of
-//! them has run, so what they write is one run of the log.
+//! They run in groups: the shards of a group are released before those of the next one are taken.
+//! Commands that only read their keys are answered from the entries that the steps have found; open
+//! shards are read together with other threads, without their tokens. What the steps have found
+//! borrows the shards, so it cannot outlive a command that may change one: commands that write,
+//! with few reads beside them, hold their shards together and look for their keys again. What a
+//! group of them writes is one run of the log.
 
 mod reads;
 
-use std::ops::Range;
+use std::ops::ControlFlow;
 
 use arrayvec::ArrayVec;
 
@@ -24,9 +24,9 @@ use super::short::run_short;
 use crate::command::{Args, COMMANDS, Limits, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
-use crate::engine::shards::{HeldTogether, InHand, Shards};
+use crate::engine::shards::{HeldShard, HeldTogether, InHand, Shards};
 use crate::engine::slot::ThreadSlot;
-use crate::limits::{AHEAD, LINES_OF_STRING, MGET_FREE_BYTES, READS_HELD};
+use crate::limits::{AHEAD, LINES_OF_STRING, MGET_FREE_BYTES, READS_BESIDE, READS_HELD};
 use crate::store::{Candidate, EntryRef, Home, KeyHash, Look, Now, StringRef, Table};
 
 /// Calls that run together: each on the one shard of its key, all in one database, for clients that
@@ -60,8 +60,8 @@ struct Placed<'k> {
 }
 
 impl Engine {
-    /// Runs calls one after the other, with their shards held together, or those of a group. Stops
-    /// at the first call that is not done, when `is_enough` (asked after each call) says that the
+    /// Runs calls one after the other, with the shards of a group of them held together. Stops at
+    /// the first call that is not done, when `is_enough` (asked after each call) says that the
     /// reply is long enough to let others have the shards, or when the host's memory credit is used
     /// up. Returns how many calls were done, and the outcome of the last one tried.
     ///
@@ -81,42 +81,68 @@ impl Engine {
         }
         let (mut held, mut done) = (HeldTogether::default(), 0);
         while done < places.len() {
-            let reads = COMMANDS[calls.command(done)].action.reads_key();
-            let end = if reads { places.len().min(done + READS_HELD) } else { places.len() };
-            let reader = reads.then_some(slot);
-            let taken = hold(shards, &mut held, &mut places[done..end], (Taking::WORKER, reader));
-            if taken == 0 {
-                return (done, Outcome::Busy);
-            }
-            let upto = done + taken;
-            let is_over = loop {
-                let group = ReadGroup {
-                    ledger: &self.ledger,
-                    slot,
-                    calls,
-                    first: done,
-                    held: &held,
-                    places: &places[done..upto],
-                };
-                let (ran, is_over) = group.run(reply, &mut is_enough);
-                done += ran;
-                // What ends a group of shared shards may run on one that is held.
-                if is_over || done == upto || !self.holds_alone(slot, &mut held, &places[done]) {
-                    break is_over;
+            let (end, mut least) = (end_of_reads(calls, done, places.len()), done);
+            if end == places.len() || end - done > READS_BESIDE {
+                let taken = hold(&mut held, &mut places[done..end], |shard, mark| {
+                    InHand::to_read(shards, shard, (slot, mark), Taking::WORKER)
+                });
+                if taken == 0 {
+                    return (done, Outcome::Busy);
                 }
-            };
-            if !is_over && done < upto {
-                // Behind a busy shard nothing is taken.
-                let last = if upto == end { places.len() } else { upto };
-                let places = &mut places[..last];
-                return self.run_rest(slot, calls, done..upto, &mut held, places, reply, is_enough);
+                let upto = done + taken;
+                let group = &places[done..upto];
+                let (ran, is_over) =
+                    self.run_reads(slot, calls, done, &mut held, group, reply, &mut is_enough);
+                done += ran;
+                for placed in &mut places[done..upto] {
+                    placed.place = held.at(placed.place).0 as usize;
+                }
+                self.ledger.release_all_read(slot, held.drain());
+                if is_over {
+                    break;
+                }
+                if done == upto {
+                    continue;
+                }
+                // One that cannot be read so: those behind it probably cannot, either.
+                least = upto;
             }
-            self.ledger.release_all_read(slot, held.drain());
-            if is_over {
-                break;
+            let end = end_of_writes(calls, done, places.len()).max(least);
+            let group = &mut places[done..end];
+            let (ran, flow) = self.run_writes(slot, calls, done, group, reply, &mut is_enough);
+            done += ran;
+            if let ControlFlow::Break(outcome) = flow {
+                return (done, outcome);
             }
         }
         (done, Outcome::Done)
+    }
+
+    /// Answers the calls of a group that only read, from number `first` on. Returns how many, and
+    /// whether the reply is long enough.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
+    fn run_reads<'s, R: Reply>(
+        &'s self,
+        slot: &ThreadSlot,
+        calls: &impl Together,
+        first: usize,
+        held: &mut HeldTogether<InHand<'s>>,
+        places: &[Placed<'_>],
+        reply: &mut R,
+        is_enough: &mut impl FnMut(&R) -> bool,
+    ) -> (usize, bool) {
+        let mut done = 0;
+        loop {
+            let (ledger, first, places) = (&self.ledger, first + done, &places[done..]);
+            let group = ReadGroup { ledger, slot, calls, first, held, places };
+            let (ran, is_over) = group.run(reply, is_enough);
+            done += ran;
+            // What ends a group of shared shards may run on one that is held.
+            if is_over || ran == places.len() || !self.holds_alone(slot, held, &places[ran]) {
+                return (done, is_over);
+            }
+        }
     }
 
     /// Takes the shard of a key that was shared; false if it was not, or others read or hold it.
@@ -130,72 +156,72 @@ impl Engine {
         let (shard, in_hand) = held.at(placed.place);
         let Some(shared) = in_hand.end_shared() else { return false };
         self.ledger.end_read(slot, shared);
-        in_hand.alone(self.shards(), shard).is_some()
+        match self.shards().take(shard, Taking::WORKER) {
+            Some(taken) => *in_hand = InHand::Alone(taken),
+            None => return false,
+        }
+        true
     }
 
-    /// Runs the calls of a group that are left, and all behind the group, with the shards of all of
-    /// them held together.
+    /// Runs the calls of a group of which some may write, from number `first` on. Returns how many
+    /// were done, and whether that ends the run.
     #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
-    fn run_rest<'s, R: Reply>(
-        &'s self,
+    fn run_writes<R: Reply>(
+        &self,
         slot: &ThreadSlot,
         calls: &impl Together,
-        group: Range<usize>,
-        held: &mut HeldTogether<InHand<'s>>,
+        first: usize,
         places: &mut [Placed<'_>],
         reply: &mut R,
-        is_enough: impl FnMut(&R) -> bool,
-    ) -> (usize, Outcome) {
-        held.all().filter_map(InHand::end_shared).for_each(|it| self.ledger.end_read(slot, it));
-        let taken = hold(self.shards(), held, &mut places[group.end..], (Taking::WORKER, None));
-        let (places, db) = (&places[..group.end + taken], calls.db());
-        let table = |place: usize| held.get(place).store()?.table(db);
-        let lines = COMMANDS[calls.command(group.start)].lines;
-        find_candidates(&places[group.end..], &table, lines, &mut ArrayVec::new());
-        let ran = self.run_each(slot, calls, group.start, held, places, reply, is_enough);
-        self.ledger.release_together(slot, held.drain());
+        is_enough: &mut impl FnMut(&R) -> bool,
+    ) -> (usize, ControlFlow<Outcome>) {
+        let (shards, db) = (self.shards(), calls.db());
+        let mut held = HeldTogether::default();
+        let taken = hold(&mut held, places, |shard, _| shards.take(shard, Taking::WORKER));
+        if taken == 0 {
+            return (0, ControlFlow::Break(Outcome::Busy));
+        }
+        let places = &places[..taken];
+        if taken > 1 {
+            let table = |place: usize| held.get(place).table(db);
+            let lines = COMMANDS[calls.command(first)].lines;
+            find_candidates(places, &table, lines, &mut ArrayVec::new());
+        }
+        let ran = self.run_each(slot, calls, first, &mut held, places, reply, is_enough);
+        self.ledger.release_many(slot, held.drain());
         ran
     }
 
-    /// Runs the calls from number `done` on, one after the other.
-    #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "a part of `attempt_run`")]
+    /// Runs these calls one after the other, with their shards held.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "a part of `run_writes`")]
     fn run_each<'s, R: Reply>(
         &'s self,
         slot: &ThreadSlot,
         calls: &impl Together,
-        mut done: usize,
-        held: &mut HeldTogether<InHand<'s>>,
+        first: usize,
+        held: &mut HeldTogether<HeldShard<'s>>,
         places: &[Placed<'_>],
         reply: &mut R,
-        mut is_enough: impl FnMut(&R) -> bool,
-    ) -> (usize, Outcome) {
-        let mut outcome = Outcome::Done;
-        for &Placed { hash, place, .. } in &places[done..] {
-            let (call, (shard, in_hand)) = (calls.call(done), held.at(place));
-            let Some(token) = in_hand.alone(self.shards(), shard) else {
-                outcome = Outcome::Busy;
-                break;
-            };
-            outcome = if run_short(&self.ledger, slot, &call, hash, token, reply) {
-                Outcome::Done
-            } else {
-                self.run_with_room(slot, &call, hash, shard, token, reply)
-            };
-            if outcome != Outcome::Done {
-                break;
+        is_enough: &mut impl FnMut(&R) -> bool,
+    ) -> (usize, ControlFlow<Outcome>) {
+        for (done, &Placed { hash, place, .. }) in places.iter().enumerate() {
+            let (call, (shard, token)) = (calls.call(first + done), held.at(place));
+            if !run_short(&self.ledger, slot, &call, hash, token, reply) {
+                let outcome = self.run_with_room(slot, &call, hash, shard, token, reply);
+                if outcome != Outcome::Done {
+                    return (done, ControlFlow::Break(outcome));
+                }
             }
-            done += 1;
             // The calls after this one passed the gate before it used up the credit.
             if is_enough(reply)
                 || self.ledger.admission.is_metered(slot, &call)
                     && !self.ledger.admission.credit_left()
             {
-                break;
+                return (done + 1, ControlFlow::Break(Outcome::Done));
             }
         }
-        (done, outcome)
+        (places.len(), ControlFlow::Continue(()))
     }
 
     /// Runs a command that answers the values of a few keys (MGET), from what the same steps find.
@@ -219,7 +245,9 @@ impl Engine {
             return None;
         }
         let mut held = HeldTogether::default();
-        let taken = hold(shards, &mut held, &mut places, (taking, Some(slot)));
+        let taken = hold(&mut held, &mut places, |shard, mark| {
+            InHand::to_read(shards, shard, (slot, mark), taking)
+        });
         let mut hiding = None;
         let outcome = if taken < keys {
             Some(Outcome::Busy)
@@ -243,13 +271,45 @@ fn ask<'k>(shards: &Shards, name: &'k [u8]) -> Placed<'k> {
     Placed { name, hash, place: shard as usize }
 }
 
-/// Holds the shards of these keys, up to the first whose shard is busy; returns of how many keys.
+/// Whether a call only reads its key, as its command says.
 #[inline(always)]
-fn hold<'s>(
-    shards: &'s Shards,
-    held: &mut HeldTogether<InHand<'s>>,
+fn only_reads(calls: &impl Together, number: usize) -> bool {
+    COMMANDS[calls.command(number)].action.reads_key()
+}
+
+/// The end of a group of calls that only read, which begins with number `first`; that number if it
+/// does more.
+#[inline(always)]
+fn end_of_reads(calls: &impl Together, first: usize, count: usize) -> usize {
+    let (command, most) = (calls.command(first), count.min(first + READS_HELD));
+    if !only_reads(calls, first) {
+        return first;
+    }
+    let writes = |&number: &usize| calls.command(number) != command && !only_reads(calls, number);
+    (first + 1..most).find(writes).unwrap_or(most)
+}
+
+/// The end of a group that begins with a call that may write, or few that read before one: the
+/// last call that may write, and few that read behind it, if nowhere more than few stand between.
+fn end_of_writes(calls: &impl Together, first: usize, count: usize) -> usize {
+    let mut end = first + 1;
+    for number in first + 1..count {
+        if !only_reads(calls, number) {
+            end = number + 1;
+        } else if number - end == READS_BESIDE {
+            return end;
+        }
+    }
+    count
+}
+
+/// Holds the shards of these keys, up to the first whose shard is busy; returns of how many keys.
+/// `take` gets the number of a shard, and what its place is to be.
+#[inline(always)]
+fn hold<H>(
+    held: &mut HeldTogether<H>,
     places: &mut [Placed<'_>],
-    (taking, reader): (Taking<'_>, Option<&ThreadSlot>),
+    take: impl Fn(u32, usize) -> Option<H>,
 ) -> usize {
     let mut taken = 0;
     for placed in places {
@@ -257,12 +317,7 @@ fn hold<'s>(
         placed.place = match held.place(shard) {
             Some(at) => at,
             None => {
-                let mark = held.next_place();
-                let in_hand = match reader {
-                    Some(slot) => InHand::to_read(shards, shard, (slot, mark), taking),
-                    None => shards.take(shard, taking).map(InHand::Alone),
-                };
-                let Some(in_hand) = in_hand else { break };
+                let Some(in_hand) = take(shard, held.next_place()) else { break };
                 held.add(shard, in_hand)
             }
         };

@@ -196,10 +196,13 @@ impl Ledger {
     /// Why a command that may need memory is refused in this database.
     #[inline]
     pub(in crate::engine) fn refusal_in_database(&self, call: &Call<'_>) -> Option<Error> {
-        if !self.eviction.is_on() || !call.row().flags.deny_oom {
-            return None;
-        }
-        self.refusal_now(call.db)
+        if !call.row().flags.deny_oom { None } else { self.refusal_in(call.db) }
+    }
+
+    /// Why writes that may need memory are refused in this database.
+    #[inline]
+    pub fn refusal_in(&self, db: u32) -> Option<Error> {
+        if !self.eviction.is_on() { None } else { self.refusal_now(db) }
     }
 
     #[cold]
@@ -353,23 +356,6 @@ impl Ledger {
                 InHand::Ended => {}
             }
         }
-    }
-
-    /// [`Ledger::release_many`] of shards of which some may only have been read.
-    pub(super) fn release_together<'h>(
-        &self,
-        slot: &ThreadSlot,
-        held: impl IntoIterator<Item = (u32, InHand<'h>)>,
-    ) {
-        let alone = held.into_iter().filter_map(|(shard, in_hand)| match in_hand {
-            InHand::Alone(held) => Some((shard, held)),
-            InHand::Shared(shared) => {
-                self.end_read(slot, shared);
-                None
-            }
-            InHand::Ended => None,
-        });
-        self.release_many(slot, alone);
     }
 
     /// Releases the tokens of several shards, in their order. The run is published before the first

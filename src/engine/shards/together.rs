@@ -60,12 +60,6 @@ impl<H> HeldTogether<H> {
         (*shard, held)
     }
 
-    /// All shards.
-    #[inline]
-    pub(in crate::engine) fn all(&mut self) -> impl Iterator<Item = &mut H> {
-        self.held.iter_mut().map(|(_, held)| held)
-    }
-
     /// Gives the shards away, with their numbers.
     #[inline]
     pub(in crate::engine) fn drain(&mut self) -> impl Iterator<Item = (u32, H)> {
@@ -124,30 +118,6 @@ impl<'a> InHand<'a> {
         match std::mem::replace(self, InHand::Ended) {
             InHand::Shared(shared) => Some(shared),
             _ => None,
-        }
-    }
-
-    /// The shard, to be changed, taken if it is not held; `None` if others read or hold it. One
-    /// that is shared must be ended first.
-    #[inline(always)]
-    pub(in crate::engine) fn alone(
-        &mut self,
-        shards: &'a Shards,
-        shard: u32,
-    ) -> Option<&mut HeldShard<'a>> {
-        if matches!(self, InHand::Ended) {
-            self.take(shards, shard);
-        }
-        match self {
-            InHand::Alone(held) => Some(held),
-            _ => None,
-        }
-    }
-
-    #[cold]
-    fn take(&mut self, shards: &'a Shards, shard: u32) {
-        if let Some(held) = shards.take(shard, Taking::WORKER) {
-            *self = InHand::Alone(held);
         }
     }
 }

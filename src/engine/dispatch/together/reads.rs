@@ -1,4 +1,4 @@
-//! The calls of a group that only read their keys.
+//! A group of calls that only read their keys.
 //!
 //! They need nothing of what else a call may: they make no events and no changes, and they run in
 //! every mode, unless the keyspace is emptied. What cannot be read so ends the group: a key whose
@@ -34,8 +34,8 @@ struct ReadCall<'t> {
 }
 
 impl<'g, C: Together> ReadGroup<'g, '_, C> {
-    /// Asks for the memory of all calls. Answers those at the beginning that only read, and can do
-    /// so here. Returns how many, and whether the reply is long enough.
+    /// Asks for the memory of all calls. Answers those at the beginning that can be read here.
+    /// Returns how many, and whether the reply is long enough.
     #[inline(always)]
     pub(super) fn run<R: Reply>(
         &self,
@@ -49,7 +49,7 @@ impl<'g, C: Together> ReadGroup<'g, '_, C> {
         while done < self.places.len() {
             let command = self.calls.command(self.first + done);
             let row = COMMANDS[command];
-            if !row.action.reads_key() || self.ledger.admission.is_emptied() {
+            if self.ledger.admission.is_emptied() {
                 break;
             }
             let is_of = |&at: &usize| self.calls.command(self.first + at) == command;

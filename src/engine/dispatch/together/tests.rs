@@ -284,7 +284,7 @@ fn held_after(engine: &Engine, lines: &[String]) -> Vec<usize> {
 }
 
 #[test]
-fn reads_hold_a_few_shards_at_a_time_and_a_write_all_that_follow() {
+fn reads_and_writes_hold_the_shards_of_their_own_group() {
     let engine = open_engine(1, 1024, || 0);
     let (mut seen, mut names) = (Vec::new(), Vec::new());
     for name in (0..).map(|number| format!("k{number}")) {
@@ -300,13 +300,22 @@ fn reads_hold_a_few_shards_at_a_time_and_a_write_all_that_follow() {
     let gets: Vec<String> = names.iter().map(|name| format!("get {name}")).collect();
     assert_eq!(held_after(&engine, &gets), [READS_HELD; AHEAD]);
     assert_eq!(held_after(&engine, &gets[..3]), [3; 3]);
-    // From the first that is no GET on, all belong to one run.
-    for at in [0, 3, READS_HELD + 3] {
+    // A group of so many calls holds so many shards.
+    let with_sets_at = |numbers: &[usize]| {
         let mut lines = gets.clone();
-        lines[at] = format!("set {} 1", names[at]);
-        let (reads, held) = (at - at % READS_HELD, held_after(&engine, &lines));
-        let mut wanted = [READS_HELD; AHEAD];
-        wanted[at..].fill(AHEAD - reads);
-        assert_eq!(held, wanted, "a SET at {at}");
-    }
+        numbers.iter().for_each(|&at| lines[at] = format!("set {} 1", names[at]));
+        held_after(&engine, &lines)
+    };
+    let groups =
+        |sizes: &[usize]| sizes.iter().flat_map(|&size| vec![size; size]).collect::<Vec<_>>();
+    let many = READS_HELD;
+    assert_eq!(with_sets_at(&[0]), groups(&[1, many, AHEAD - many - 1]));
+    assert_eq!(with_sets_at(&[many + 3]), groups(&[many, 4, AHEAD - many - 4]));
+    assert_eq!(with_sets_at(&[AHEAD - 1]), groups(&[many, AHEAD - many - 1, 1]));
+    assert_eq!(with_sets_at(&[AHEAD - 3]), groups(&[many, AHEAD - many - 3, 3]));
+    let (near, far) = (3 + READS_BESIDE + 1, 3 + READS_BESIDE + 2);
+    assert_eq!(with_sets_at(&[3, near]), groups(&[near + 1, many, AHEAD - many - near - 1]));
+    let last = AHEAD - many - far - 1;
+    assert_eq!(with_sets_at(&[3, far]), groups(&[4, READS_BESIDE + 1, 1, many, last]));
+    assert_eq!(with_sets_at(&Vec::from_iter(0..AHEAD)), [AHEAD; AHEAD]);
 }
