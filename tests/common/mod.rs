@@ -164,6 +164,11 @@ pub fn at_once(threads: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
+/// Cases of a property test: `PROPTEST_CASES`, or this many.
+pub fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").map_or(default, |text| text.parse().expect("PROPTEST_CASES"))
+}
+
 /// Waits until `done` returns true; a hang fails the test.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();

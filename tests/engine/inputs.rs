@@ -15,7 +15,7 @@ use crate::common::Random;
 
 #[test]
 fn requests() {
-    run("request", checks::request::check, 50_000);
+    run("request", checks::request::check, 25_000);
 }
 
 #[test]

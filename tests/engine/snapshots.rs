@@ -14,6 +14,7 @@ use midi::engine::{
 use midi::snapshot::{Fault, LoadError, LoadStats, SaveStats, SavedAs, VERSION, load, save};
 use midi::snapshot::{Sink, Source};
 use midi::store::{Census, Origin, SharedValue, Store, Traits, UnixMs, Value};
+use midi_test_common::cases;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
@@ -238,7 +239,7 @@ fn keyspace(most: usize) -> impl Strategy<Value = Keys> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 150,
+        cases: cases(75),
         failure_persistence: None,
         ..Default::default()
     })]

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use midi::engine::Engine;
+use midi_test_common::cases;
 use proptest::prelude::*;
 
 use super::hash_model::{Fields, Model};
@@ -124,14 +125,12 @@ fn check(shards: usize, max_reply_bytes: usize, steps: &[Step]) {
 }
 
 /// A case takes as long as several of other tests: hashes have many fields.
-fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").map_or(6, |text| text.parse().expect("PROPTEST_CASES"))
-}
+const CASES: u32 = 6;
 
 proptest! {
     // PROPTEST_CASES sets more.
     #![proptest_config(ProptestConfig {
-        cases: cases(), failure_persistence: None, ..ProptestConfig::default()
+        cases: cases(CASES), failure_persistence: None, ..ProptestConfig::default()
     })]
 
     #[test]

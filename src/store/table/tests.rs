@@ -1,5 +1,6 @@
 use std::collections::{BTreeSet, HashMap};
 
+use midi_test_common::cases;
 use proptest::prelude::*;
 
 use super::super::look::Look;
@@ -148,7 +149,11 @@ impl Tested {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: cases(100),
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn behaves_as_a_map(steps in proptest::collection::vec(step(), 0..2000)) {

@@ -429,14 +429,14 @@ class Amounts(unittest.TestCase):
     def test_many_keys(self):
         with connect() as r:
             r.flushdb()
-            for part in range(20):
+            for part in range(5):
                 pipeline = r.pipeline(transaction=False)
                 for number in range(part * 10_000, (part + 1) * 10_000):
                     pipeline.set(f"key:{number}", number)
                 pipeline.execute()
-            self.assertEqual(r.dbsize(), 200_000)
-            self.assertEqual(len(r.keys("*")), 200_000)
-            self.assertEqual(sum(1 for _ in r.scan_iter(match="key:77*", count=1000)), 2222 // 2)
+            self.assertEqual(r.dbsize(), 50_000)
+            self.assertEqual(len(r.keys("*")), 50_000)
+            self.assertEqual(sum(1 for _ in r.scan_iter(match="key:77*", count=1000)), 111)
             self.assertEqual(r.delete(*[f"key:{number}" for number in range(5000)]), 5000)
             self.assertTrue(r.flushdb())
             self.assertEqual(r.dbsize(), 0)
