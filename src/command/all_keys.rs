@@ -358,6 +358,9 @@ impl ScanArgs {
         };
         let mut at = 2;
         while at < args.len() {
+            if args.is(at, "novalues") {
+                return Err(Error::NoValuesOfKeys);
+            }
             if at + 1 == args.len() {
                 return Err(Error::Syntax);
             }

@@ -323,6 +323,8 @@ errors! {
     MissingPairs => "ERR wrong number of key-value pairs",
     /// DELEX with an unknown condition.
     InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
+    /// SCAN was asked for no values.
+    NoValuesOfKeys => "ERR NOVALUES option can only be used in HSCAN",
     /// DELEX with a condition, of a key that is no string.
     ConditionOfOther => "ERR Key should be of string type if conditions are specified",
     /// A digest of the wrong length.

@@ -64,6 +64,7 @@ pub(super) static TOUCH: Command = Command {
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
     action: Action::EachKey(Run::Read(|cx| cx.is_there())),
+    always_uses: true,
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 

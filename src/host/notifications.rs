@@ -63,8 +63,13 @@ pub fn before_read(locked: Locked<'_>) {
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
     instance().tracking.turn_is_over.set(true);
-    if instance().tracking.asked_for.take() {
+    let here = instance();
+    if here.tracking.asked_for.take() {
         set_tracked(ctx, anybody_tracks(ctx));
+    }
+    // One that a pause holds up is executed later without the filter.
+    if here.tracking.ever.get() && here.pause.was_lately() {
+        here.tracking.asked_for.set(true);
     }
 }
 

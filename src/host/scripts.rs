@@ -90,6 +90,15 @@ impl PortScripts {
         true
     }
 
+    /// Keeps from scripts what the ports do not have: commands of midi's that were disabled by
+    /// `rename-command`, and those that are not for clients.
+    #[cold]
+    pub fn withhold(&self, command: Filtered<'_>, name: &[u8]) {
+        if Named::find(name).is_none() {
+            command.insert(0, UNSUPPORTED);
+        }
+    }
+
     fn allows_oom(&self, ctx: Ctx<'_>, row: &Command, args: &Args<'_>) -> bool {
         match row.name {
             "eval" | "eval_ro" => has_flag(args.get(1)),

@@ -16,7 +16,7 @@ use super::instance::instance;
 use super::persistence::hand_over::{before_pause, confirmed};
 use super::persistence::replay::quarantine;
 use super::users::USERS;
-use super::{guarded, import_source, notifications, slots, watch};
+use super::{guarded, import_source, notifications, scripts, slots, watch};
 use crate::engine::{Locked, Mode};
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -45,6 +45,9 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
     let name = command.arg(0);
     if is_ours(name) {
+        if here.scripts.are_running() {
+            guarded((), || here.scripts.withhold(command, name));
+        }
         return;
     }
     here.unit.asks.set(true);
@@ -53,6 +56,8 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     if here.scripts.are_running() && guarded(false, || here.scripts.rename(command, name)) {
         return;
     }
+    // What the following call is not the script's.
+    let _own_calls = here.scripts.are_running().then(scripts::leave);
     match name.len() {
         // GET, SET and DEL are as long as ACL: a look at the first letter rules them out.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {

@@ -131,8 +131,10 @@ impl Deliveries {
                 return true;
             }
             let Some(names) = session.subscribed.as_mut() else { return false };
-            let waiting = std::mem::take(&mut names.waiting);
+            let mut waiting = std::mem::take(&mut names.waiting);
             names.waiting_bytes = 0;
+            // It may have unsubscribed meanwhile.
+            waiting.retain(|message| names.has(message.kind, &message.name));
             waiting.iter().for_each(|message| say(service, connection, message));
             false
         });

@@ -51,6 +51,8 @@ pub struct Flow {
     pub own_command: Option<usize>,
     /// The most bytes that the reply buffer may hold.
     pub most_output: usize,
+    /// The client has asked for its own end, within EXEC: it comes after EXEC's replies.
+    pub ends_after_exec: bool,
 }
 
 impl Flow {
@@ -65,6 +67,7 @@ impl Flow {
             last_write: LastWrite { position: 0, offset: Some(1) },
             own_command: None,
             most_output: usize::MAX,
+            ends_after_exec: false,
         }
     }
 

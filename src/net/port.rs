@@ -357,7 +357,7 @@ impl<D: Driver> WorkerPort<D> {
         let (mut buffered, mut held_bytes) = (0, 0);
         let (mut late, mut gone): (Vec<Key>, Vec<Key>) = Default::default();
         for (_, connection) in &mut self.connections {
-            if connection.session.may_no_longer_hear(self.service.worker.engine()) {
+            if connection.session.is_user_gone(self.service.worker.engine()) {
                 gone.push(connection.key);
             }
             buffered += connection.buffered();

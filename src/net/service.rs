@@ -299,7 +299,8 @@ impl Service {
         let session = &connection.session;
         let seen = session.flow().client.last_seen.load(Ordering::Relaxed);
         let idle = self.worker.shared.clock(now).saturating_sub(seen);
-        let waits = session.flow().is_waiting() || connection.channel.outgoing.is_held();
+        let is_held_up = matches!(session.flow().state, State::Waiting | State::Deferred);
+        let waits = is_held_up || connection.channel.outgoing.is_held();
         timeout > 0 && !waits && !is_subscriber && idle > timeout * 1000
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::access::SessionAccess;
+use super::access::{SessionAccess, UserState};
 use super::caller::PortCaller;
 use super::client::Client;
 use super::flow::Flow;
@@ -81,9 +81,14 @@ impl Session {
         matches!(self, Session::Resp(own) if own.subscribed.is_some())
     }
 
-    /// Whether its client subscribes and its user has lost rights.
-    pub fn may_no_longer_hear(&mut self, engine: &Engine) -> bool {
-        self.resp().is_some_and(|own| own.may_no_longer_hear(engine))
+    /// Whether its user is no more, or has lost rights to what the client subscribes to: it need
+    /// not send anything for that to be found out.
+    pub fn is_user_gone(&mut self, engine: &Engine) -> bool {
+        let state = match self {
+            Session::Resp(own) => own.refresh(engine),
+            Session::Memcached(own) => own.access.refresh(engine),
+        };
+        matches!(state, UserState::Gone)
     }
 
     /// Ends these subscriptions, as far as it has them.

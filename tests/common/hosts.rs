@@ -93,9 +93,9 @@ const DIFFERENCES: [(On, &str, &str, &str); 29] = [
     (On::Valkey, "scan", "ERR unknown type name", FINE),
     (On::Valkey, "scan", "ERR unknown type name", "ERR "),
     (On::Newer, "command", "ERR Invalid number of arguments", "ERR wrong number of arguments"),
-    (On::Newer, "hello", "ERR Syntax error in HELLO option", "WRONGPASS "),
-    // Before a login newer hosts do not repeat what the client has sent, and Valkey checks the
-    // login first of all.
+    // Newer hosts look at the password after all options.
+    (On::Older, "hello", "WRONGPASS ", "ERR Syntax error in HELLO option"),
+    // Newer hosts end the text if there are no arguments. Valkey checks the login first of all.
     (On::Newer, ANY, "ERR unknown command", "ERR unknown command"),
     (On::Valkey, ANY, "NOAUTH ", "ERR wrong number of arguments"),
     (On::Valkey, ANY, "NOAUTH ", "ERR unknown "),

@@ -279,7 +279,7 @@ fn what_is_used_stays() {
         let names =
             |kind: &str| -> Vec<String> { (0..100).map(|n| format!("{kind}:{n}")).collect() };
         let value = "v".repeat(100);
-        for kind in ["get", "mget", "append", "exists", "silent"] {
+        for kind in ["get", "mget", "append", "touch", "exists", "silent"] {
             names(kind).iter().for_each(|name| {
                 assert_eq!(client.call(&door.named(&["SET", name, &value])), Value::ok());
             });
@@ -298,12 +298,13 @@ fn what_is_used_stays() {
                 client.call(&door.named(&["EXISTS", &name]));
                 client.call(&door.named(&["TTL", &name]));
                 silent.run(&format!("GET silent:{}", &name[7..]));
+                silent.run(&format!("TOUCH touch:{}", &name[7..]));
             }
             let first = 1_000_000 + round * 2000;
             assert_eq!(fill(door, &mut client, first..first + 2000, 100, &[]), [""; 0]);
         }
         let mut left = |kind: &str| names(kind).iter().filter(|name| has(&mut host, name)).count();
-        for kind in ["get", "mget", "append"] {
+        for kind in ["get", "mget", "append", "touch"] {
             assert!(left(kind) >= 97, "{policy} {door:?}: {} of {kind} are left", left(kind));
         }
         assert!(left("exists") < 50, "{policy} {door:?}: {}", left("exists"));
@@ -566,12 +567,21 @@ fn a_noisy_database_pays_for_itself() {
                 "OOM command not allowed when used memory > 'midi.db-maxmemory' of database 2.";
             assert!(errors.iter().all(|error| error == named), "{}", errors[0]);
             assert_eq!(noisy.call(&door.named(&["MSET", "a", "b"])), Value::error(named));
+            for long in ["MIDI.POPULATE 1000 more", "MIDI.IMPORT *"] {
+                assert_eq!(noisy.run(long), Value::error(named), "{mode:?} {door:?}");
+            }
             assert_eq!(noisy.call(&door.named(&["STRLEN", "key:0"])), Value::Integer(200));
         }
         assert_eq!(host.integer("MIDI.DBSIZE"), 20_000, "{mode:?}: the quiet one");
         port.ok("SELECT 2");
         port.ok("FLUSHDB");
         assert_eq!(port.run("SET a b"), Value::ok(), "{mode:?}");
+        // A job stops where it reaches the limit. In SAFEMODE it runs in one go.
+        if mode != Mode::Safe {
+            let reply = port.run("POPULATE 100000 key 200").text();
+            assert!(reply.ends_with("'midi.db-maxmemory' of database 2."), "{mode:?}: {reply}");
+            assert!(port.integer("DBSIZE") < 50_000, "{mode:?}");
+        }
         for wrong in ["1", "1:", "x:1mb", "1:lots"] {
             assert!(
                 host.call(&["CONFIG", "SET", "midi.db-maxmemory", wrong]).is_error(),

@@ -95,7 +95,13 @@ fn an_import_loses_no_keys() {
                 client.ok("MIDI.SET k v PXAT 1");
                 client.ok("MIDI.SET l v PXAT 1");
                 assert_eq!(client.integer("MIDI.PERSIST l"), 1);
+                // A replay would see both sources.
+                client.ok(&format!("MIDI.SET hidden {} PXAT 1", "a".repeat(200)));
+                let seen = "b".repeat(200);
+                admin.ok(&format!("MIDI.SET seen {seen}"));
+                assert_eq!(admin.integer("MIDI.BITOP OR result seen hidden"), 200);
                 let mut client = aof::crash(&mut server);
+                assert_eq!(client.run("MIDI.GET result"), Value::bulk(&seen));
                 assert_eq!(client.run("MIDI.GET l"), Value::bulk("v"));
                 assert_eq!(client.integer("MIDI.EXISTS k"), 0);
             }

@@ -306,6 +306,19 @@ fn connections_of_a_deleted_user_are_closed() {
     assert!(ported.client_of("v").run("GET k").is_error());
 }
 
+/// Also those that send nothing, or wait for a reply.
+#[test]
+fn silent_connections_of_a_deleted_user_are_closed() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u +@all ~* &*");
+    let mut clients = [(); 3].map(|()| ported.client_of("u"));
+    assert!(!clients[1].run("SUBSCRIBE c").is_error());
+    clients[2].send_line("WAIT 1 0");
+    admin.integer("ACL DELUSER u");
+    clients.iter_mut().for_each(|client| assert!(client.is_closed()));
+}
+
 /// Hosts before 7.2 do not report whose EXEC runs, so it might be one that replaces a user.
 #[test]
 fn connections_of_a_changed_user_stay_whatever_was_deleted_before() {

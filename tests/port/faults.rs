@@ -568,7 +568,7 @@ fn idle_connections_end_when_that_is_set() {
     check_healthy(&server);
 }
 
-/// A client that waits for a reply, or reads a long one, is not idle.
+/// A client that waits for a reply, or is held up, or reads a long one, is not idle.
 #[test]
 fn clients_that_get_replies_are_not_idle() {
     // Five seconds: a busy machine may stand still for two.
@@ -576,6 +576,10 @@ fn clients_that_get_replies_are_not_idle() {
     let (mut waiting, mut reading) = (server.midi_client(), open(&server));
     waiting.call(&["SET", "large", &"x".repeat(64 << 20)]);
     waiting.send(b"WAIT 1 6000\r\n");
+    let paused = Mode::Adaptive.builder().load("timeout 5").with_port().start();
+    let mut held_up = paused.midi_client();
+    paused.client().ok("CLIENT PAUSE 6500 WRITE");
+    held_up.send(b"SET k v\r\n");
     reading.write_all(b"GET large\r\n").expect("it is open");
     let mut piece = vec![0; 4 << 20];
     for _ in 0..16 {
@@ -586,6 +590,7 @@ fn clients_that_get_replies_are_not_idle() {
     // Longer than until the next look at who is idle.
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(waiting.run("PING").text(), "PONG");
+    assert_eq!(held_up.read(), Value::ok());
 }
 
 /// The job of a client that leaves as soon as it has sent its command ends.

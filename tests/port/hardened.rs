@@ -40,6 +40,10 @@ fn a_command_renamed_to_nothing_is_unknown() {
     }
     // MIDI.* at the host's port are separate commands.
     is_unknown(&mut client, "MIDI.FLUSHALL");
+    for name in ["FLUSHALL", "MIDI.FLUSHALL", "midi.flushall"] {
+        let script = format!("return redis.call('{name}')");
+        assert!(client.call(&["EVAL", &script, "0"]).is_error(), "{name}");
+    }
     assert_eq!(client.integer("DBSIZE"), 1);
     assert_eq!(host.run("MIDI.FLUSHALL"), Value::ok());
     assert_eq!(client.integer("DBSIZE"), 0);

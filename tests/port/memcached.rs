@@ -15,6 +15,15 @@ fn in_all_modes(body: impl Fn(&WithMemcached)) {
     }
 }
 
+/// As memcached with -F.
+#[test]
+fn nothing_is_flushed_where_the_operator_has_disabled_flushdb() {
+    let server = WithMemcached::start(Builder::new().config("rename-command FLUSHDB \"\""));
+    let mut client = server.client();
+    let refused = "STORED\nCLIENT_ERROR flush_all not allowed\nVALUE a 0 1\nx\nEND\n";
+    assert_eq!(client.lines("set a 0 0 1\nx\nflush_all\nflush_all noreply\nget a\n"), refused);
+}
+
 #[test]
 fn commands_are_answered_in_memcacheds_words() {
     in_all_modes(|server| {

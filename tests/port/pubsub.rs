@@ -361,6 +361,29 @@ fn who_waits_for_a_reply_holds_up_no_other() {
     drop(waiting);
 }
 
+/// A message that has waited for the end of a reply does not come behind the confirmation that the
+/// client has left the channel.
+#[test]
+fn nothing_is_heard_behind_unsubscribe() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut client = ported.client().resp3();
+    several(&mut client, "SUBSCRIBE a b", 2);
+    client.send(b"WAIT 1 5000\r\nUNSUBSCRIBE a\r\nPING\r\n");
+    let waits = |host: &mut Client| host.info_number("midi_persistence", "midi_clients_in_wait");
+    wait_until("it waits", || waits(&mut ported.host()) == 1);
+    let mut publisher = ported.client();
+    for channel in ["a", "b"] {
+        assert_eq!(publisher.integer(&format!("PUBLISH {channel} late")), 1);
+    }
+    let mut read = || client.read();
+    assert_eq!(read(), Value::Integer(0));
+    assert_eq!(message(read())[..2], ["unsubscribe", "a"]);
+    let rest = [read(), read()];
+    assert!(rest.contains(&Value::Simple(b"PONG".to_vec())), "{rest:?}");
+    let heard = rest.into_iter().find(|it| matches!(it, Value::Push(_))).expect("a message");
+    assert_eq!(message(heard), ["message", "b", "late"]);
+}
+
 #[test]
 fn publishing_waits_for_the_end_of_a_pause() {
     let ported = Ported::start(Mode::Adaptive.builder().config("appendonly yes"));

@@ -536,6 +536,23 @@ fn strangers_are_told_what_redis_tells_them() {
     }
 }
 
+/// As in newer hosts: Redis 7.0 takes the options before the wrong one.
+#[test]
+fn a_wrong_option_of_hello_undoes_the_others() {
+    let ported = ported();
+    ported.host().ok("CONFIG SET requirepass secret");
+    let mut client = ported.client();
+    for wrong in [&["BOGUS"][..], &["SETNAME", "a b"]] {
+        let words = ["HELLO", "3", "AUTH", "default", "secret", "SETNAME", "me"];
+        let reply = client.call(&[&words, wrong].concat());
+        assert!(reply.is_error(), "{reply:?}");
+        assert!(client.run("GET k").text().starts_with("NOAUTH "));
+    }
+    assert!(client.run("HELLO 3 SETNAME me").text().starts_with("NOAUTH "));
+    client.ok("AUTH secret");
+    assert_eq!(client.run("CLIENT GETNAME"), Value::NullBulk);
+}
+
 /// As in hosts from 7.2 on.
 #[test]
 fn reset_ends_no_evict() {

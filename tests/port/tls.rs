@@ -452,6 +452,48 @@ fn nobody_is_somebody_else_while_the_host_cannot_say() {
     assert_eq!(user_of(&server, Some(&alice())).unwrap(), "alice");
 }
 
+/// The reply to a line that a client sends with the last record of its handshake, and with the end
+/// of what it sends.
+fn asked_at_once(server: &Server, own: &Certified, line: &str) -> String {
+    let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    let mut session = ClientConnection::new(trusting(Some(own)), name).expect("a session");
+    session.writer().write_all(line.as_bytes()).expect("room");
+    let (mut stream, mut reply, mut has_ended) = (raw(server), Vec::new(), false);
+    loop {
+        if !session.is_handshaking() && !has_ended {
+            session.send_close_notify();
+            has_ended = true;
+        }
+        let mut bytes = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut bytes).expect("bytes");
+        }
+        stream.write_all(&bytes).expect("sent");
+        let mut room = [0; 16 << 10];
+        let got = stream.read(&mut room).expect("an answer");
+        if got == 0 {
+            return String::from_utf8_lossy(&reply).into_owned();
+        }
+        let mut got = &room[..got];
+        while !got.is_empty() {
+            session.read_tls(&mut got).expect("bytes");
+            session.process_new_packets().expect("the server keeps to the protocol");
+        }
+        let mut text = [0; 1000];
+        while let Ok(bytes @ 1..) = session.reader().read(&mut text) {
+            reply.extend_from_slice(&text[..bytes]);
+        }
+    }
+}
+
+/// A client that has sent all that it will ever send is its certificate's user, too.
+#[test]
+fn certificates_name_users_that_have_said_everything() {
+    let server = started("tls-auth-clients optional tls-auth-clients-user CN");
+    server.client().ok("ACL SETUSER alice on >secret ~* +@all");
+    assert_eq!(asked_at_once(&server, &alice(), "ACL WHOAMI\r\n"), "$5\r\nalice\r\n");
+}
+
 /// An address of this machine other than 127.0.0.1, if it has one.
 fn outer_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;

@@ -316,7 +316,12 @@ fn rights_are_judged_again_and_memory_at_once() {
     both("ACL SETUSER u -exec");
     assert!(ask("EXEC").contains("EXECABORT Transaction discarded because of: NOPERM"));
     ask("PING");
-    both("ACL SETUSER u resetkeys ~* +exec");
+    both("ACL SETUSER u resetkeys ~* +exec +publish &a");
+    for line in ["MULTI", "PUBLISH a x"] {
+        ask(line);
+    }
+    both("ACL SETUSER u resetchannels");
+    assert!(ask("EXEC").contains("no permission to access one of the channels"));
     // Queued before memory ran out, and after.
     for line in ["MULTI", "SET k 1"] {
         ask(line);
@@ -601,6 +606,20 @@ fn a_unit_of_the_host_is_waited_for() {
     let both = client.read().array();
     assert_eq!(both[0], both[1], "half a script");
     host.read();
+}
+
+/// Also if a command behind it waits for the main thread.
+#[test]
+fn a_client_that_kills_itself_in_exec_is_closed_behind_the_replies() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    ported.client().call(&["SET", "large", &"x".repeat(2 << 20)]);
+    for last in ["PING", "INFO server", "WAIT 1 1", "GET large"] {
+        let mut client = ported.client();
+        let kill = format!("CLIENT KILL ID {} SKIPME no", client.id());
+        let replies = exec(&mut client, &[&kill, last, "PING"]).array();
+        assert_eq!((replies.len(), &replies[0]), (3, &Value::Integer(1)));
+        assert!(client.is_closed(), "{last}");
+    }
 }
 
 /// WATCH is retried if not all of its keys are free at once; those that it already has do not count

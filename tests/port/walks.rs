@@ -22,6 +22,27 @@ fn doors(ported: &Ported, user: &str) -> [(&'static str, Client); 2] {
     [("host", ported.host_of(user)), ("port", ported.client_of(user))]
 }
 
+/// It makes keys as POPULATE does.
+#[test]
+fn debug_populate_needs_the_rights_to_populate() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut admin = ported.host();
+    let refused = |client: &mut Client, line: &str| {
+        assert!(client.run(line).text().starts_with("NOPERM"), "{line}");
+        client.ok("MULTI");
+        assert!(client.run(line).text().starts_with("NOPERM"), "{line}");
+        assert!(client.run("EXEC").text().starts_with("EXECABORT"), "{line}");
+    };
+    set_user(&mut admin, "some", &["~app:*", "+@all"]);
+    let mut some = ported.client_of("some");
+    some.ok("DEBUG POPULATE 3 app");
+    refused(&mut some, "DEBUG POPULATE 3 session");
+    refused(&mut some, "DEBUG POPULATE 3");
+    set_user(&mut admin, "all", &["~*", "+@all", "-restore", "-midi.populate"]);
+    refused(&mut ported.client_of("all"), "DEBUG POPULATE 3");
+    assert_eq!(admin.integer("MIDI.DBSIZE"), 3);
+}
+
 /// Keys that the rights of no one selector reach, as an attacker would have them.
 #[test]
 fn rights_of_several_selectors_do_not_add_up() {

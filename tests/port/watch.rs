@@ -60,6 +60,9 @@ fn every_kind_of_change_is_seen() {
         ("k", &["GETDEL k"]),
         ("k", &["INCR k"]),
         ("k", &["APPEND k x"]),
+        // A write that found nothing to change is one, too, as on the host.
+        ("h", &["HSETEX h PXAT 1 FIELDS 1 absent x"]),
+        ("absent", &["HSETEX absent PXAT 1 FIELDS 1 f x"]),
         ("k", &["RENAME k z"]),
         ("z", &["RENAME k z"]),
         ("z", &["COPY k z"]),

@@ -210,11 +210,13 @@ fn hsetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 /// Sets the field at argument `at` to the next one. A time that has passed removes it: there is no
-/// need to set it first.
+/// need to set it first. As on the host, that is a write even if the field was not there.
 fn set_listed(cx: &mut OneKey<'_>, at: usize, options: &FieldOptions) -> Result<(), Error> {
     let (args, name) = (cx.args, cx.args.get(at));
     if options.time.is_some_and(|time| cx.now().deletes(time)) {
-        cx.key.remove_field(name);
+        if !cx.key.remove_field(name) {
+            cx.key.touch();
+        }
         return Ok(());
     }
     let expire_at = if options.keep_ttl {

@@ -380,8 +380,8 @@ impl Ledger {
         removed
     }
 
-    /// Sets a key to a hash of these fields: name, value, expiry. There is at least one, and no
-    /// name comes twice.
+    /// Sets a key to a hash of these fields: name, value, expiry; one that exists only if
+    /// `replace`. There is at least one field, and no name comes twice. True if it was set.
     pub fn put_hash<'f>(
         &self,
         locked: Locked<'_>,
@@ -389,11 +389,15 @@ impl Ledger {
         key: &[u8],
         fields: impl Iterator<Item = (&'f [u8], &'f [u8], Option<UnixMs>)>,
         expire_at: Option<UnixMs>,
-    ) {
+        replace: bool,
+    ) -> bool {
         let at = self.shards.key_at(db, key);
         let mut held = self.shards.take_waiting(locked, at.shard);
         let (slot, now) = (self.books.main_slot(locked), self.shards.main_now(locked));
-        self.edit_key(Account::new(slot, true), &mut held, at, key, &now, |edit| {
+        let (_, done) = self.edit_key(Account::new(slot, true), &mut held, at, key, &now, |edit| {
+            if edit.is_there() && !replace {
+                return;
+            }
             edit.remove();
             for (name, value, expire_at) in fields {
                 // The key has just been removed: it is no other type.
@@ -403,10 +407,11 @@ impl Ledger {
                 edit.expire_at(expire_at);
             }
         });
-        if self.notifications.is_listening() {
+        if done.changed && self.notifications.is_listening() {
             self.leave_notification(Author::Nobody, db, key, Event::HSET);
         }
         self.release(slot, at.shard, held);
+        done.changed
     }
 
     /// Removes fields of a held shard's database that are due, bit by bit. True when all are gone,

@@ -166,26 +166,31 @@ impl Import {
         let limits = engine.settings().limits(usize::MAX);
         limits.key(key)?;
         let is_present = || engine.ledger.read_key(locked, db, key, |_| ()).is_some();
-        if !self.copy.args.replace && is_present() {
-            self.copy.counts.present += 1;
+        let (replace, counts) = (self.copy.args.replace, &mut self.copy.counts);
+        if !replace && is_present() {
+            counts.present += 1;
             return Ok(());
         }
         // `None` if it expired a moment ago.
         let Some(payload) = native::dump(ctx, name)? else { return Ok(()) };
         let hash = unpacked_hash(&payload, &limits)?;
         let fields = hash.fields(&limits)?;
-        let mut put = || {
+        let put = |replace: bool| {
             let fields = fields.iter().map(|it| (it.field.bytes(), it.value.bytes(), it.expire_at));
-            engine.ledger.put_hash(locked, db, key, fields, expire_at);
-            self.copy.counts.copied += 1;
+            engine.ledger.put_hash(locked, db, key, fields, expire_at, replace)
         };
+        // A client of the ports may have set the key meanwhile.
         if !self.copy.args.moves {
-            put();
+            let count = if put(replace) { &mut counts.copied } else { &mut counts.present };
+            *count += 1;
             return Ok(());
         }
         engine.shards().as_one(locked, || {
-            if native::delete(ctx, name)? {
-                put();
+            if !replace && is_present() {
+                counts.present += 1;
+            } else if native::delete(ctx, name)? {
+                put(true);
+                counts.copied += 1;
             }
             Ok(())
         })
@@ -298,8 +303,12 @@ impl LockWork for Import {
                 if deadline.is_none() && !engine.ledger.has_credit() {
                     instance().gates.ask_host(ctx.locked());
                 }
-                if let Gate::Refuse(error) = engine.ledger.gate(Intent::Write(true)) {
-                    self.copy.error = Some(error);
+                let refusal = match engine.ledger.gate(Intent::Write(true)) {
+                    Gate::Refuse(error) => Some(error),
+                    _ => engine.ledger.refusal_in(self.copy.db),
+                };
+                if refusal.is_some() {
+                    self.copy.error = refusal;
                 } else {
                     self.step(ctx, &rights);
                 }

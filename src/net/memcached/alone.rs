@@ -7,7 +7,7 @@ use super::reply::{MemcachedReply, ReplyForm, Wording};
 use super::run::{limits, planned};
 use super::session::KeptKeys;
 use super::stats;
-use crate::command::{Args, COMMANDS, Reply, base64, expires_at};
+use crate::command::{Args, COMMANDS, Reply, base64, expires_at, find};
 use crate::engine::{Author, Call, Gate, Intent, Refusal};
 use crate::net::flow::State;
 use crate::net::shared::count;
@@ -144,6 +144,13 @@ fn flush_all(caller: &mut MemcachedCaller<'_>, delay: i32, end: usize, is_silent
         author: Author::Nobody,
     };
     let answered = Wording { form: ReplyForm::Said, is_silent };
+    if find(b"flushdb").is_none() {
+        // As with memcached's -F.
+        if !is_silent {
+            say_line(caller, b"CLIENT_ERROR flush_all not allowed");
+        }
+        return end;
+    }
     let at = expires_at(delay, clock());
     if at.is_some() {
         let refused = refusal(caller, &call, &[FLUSHDB]).or_else(|| refusal_of_gate(caller, &call));

@@ -7,7 +7,7 @@ use super::commands::{aborted, not_here, queue, run_own};
 use super::named::note;
 use super::session::NO_AUTH;
 use crate::command::{
-    Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
+    Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find, find_call,
 };
 use crate::engine::{Author, Call, Denied, Gate, Intent, Refusal, User};
 use crate::net::access::UserState;
@@ -129,11 +129,18 @@ fn judge_own(caller: &RespCaller<'_>, named: Named, which: PortCommand, args: &A
         let Some(user) = &caller.session.access.user else {
             return Judged::Refuse(NO_AUTH.to_vec());
         };
-        if let Err(denied) = user.check(named.number, args, caller.session.next_db()) {
-            caller
-                .worker
-                .note_refusal(denied.is_of_key(), || Refusal::new(user, denied, row.name, args));
-            return Judged::Refuse(denied.text(row.name, args));
+        let (mut name, mut checked, db) = (row.name, *args, caller.session.next_db());
+        let mut verdict = user.check(named.number, args, db);
+        if let Some(populate) = populates(which, args)
+            && verdict.is_ok()
+        {
+            (name, checked) = ("midi.populate", Args::new(args.from(1)));
+            verdict = user.check(populate, &checked, db);
+        }
+        if let Err(denied) = verdict {
+            let refusal = || Refusal::new(user, denied, name, &checked);
+            caller.worker.note_refusal(denied.is_of_key(), refusal);
+            return Judged::Refuse(denied.text(name, &checked));
         }
     }
     // One that would be queued takes memory.
@@ -157,6 +164,12 @@ fn judge_own(caller: &RespCaller<'_>, named: Named, which: PortCommand, args: &A
         Gate::Wait => Judged::Wait,
         Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
     }
+}
+
+/// The number of POPULATE, if this is DEBUG POPULATE: it makes keys, and needs the rights to that.
+fn populates(which: PortCommand, args: &Args<'_>) -> Option<usize> {
+    let is_populate = which == PortCommand::Debug && args.len() > 2 && args.is(1, "populate");
+    if is_populate { find(b"populate") } else { None }
 }
 
 /// Whether a connection that speaks RESP2 and subscribes may call it.

@@ -14,6 +14,14 @@ pub fn say_exec_replies(caller: &mut RespCaller<'_>) {
     if caller.session.exec_replies.is_none() {
         return;
     }
+    say_some(caller);
+    let flow = &mut caller.session.flow;
+    if caller.session.exec_replies.is_none() && flow.ends_after_exec {
+        flow.state = State::Closing;
+    }
+}
+
+fn say_some(caller: &mut RespCaller<'_>) {
     let mut pace = Pace::default();
     while caller.session.flow.state != State::Waiting
         && caller.output.len() <= OUTPUT_PAUSE
@@ -41,6 +49,10 @@ pub fn say_exec_replies(caller: &mut RespCaller<'_>) {
                         wait(caller, which, &args, false)
                     }
                     _ => run_own(caller, named, &args),
+                }
+                let flow = &mut caller.session.flow;
+                if flow.ends_after_exec && flow.state == State::Closing {
+                    flow.state = State::Open;
                 }
                 let (took, log) =
                     (caller.turn.alone.command_ended(began), &caller.engine().slow_log);

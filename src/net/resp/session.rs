@@ -129,12 +129,6 @@ impl RespSession {
         self.subscribed.is_some() && !self.resp3
     }
 
-    /// Whether its client subscribes and its user has lost rights: it need not send anything for
-    /// that to be found out.
-    pub fn may_no_longer_hear(&mut self, engine: &Engine) -> bool {
-        self.subscribed.is_some() && matches!(self.refresh(engine), UserState::Gone)
-    }
-
     /// CLIENT NO-TOUCH.
     pub fn set_no_touch(&mut self, is_on: bool) {
         self.no_touch = is_on;

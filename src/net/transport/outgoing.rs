@@ -15,7 +15,7 @@ use super::Key;
 use super::backlog::Backlog;
 use super::driver::Sent;
 use super::output::Output;
-use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN, SENT_TOGETHER};
+use crate::limits::{OUTPUT_KEPT, OUTPUT_PAUSE, OUTPUT_PER_TURN, SENT_TOGETHER};
 use crate::store::{Piece, SharedValue};
 
 /// What a worker's connections say in this turn.
@@ -29,9 +29,10 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Whether it must be sent before the end of the turn.
+    /// Whether it must be sent before the end of the turn: it has many bytes, or refers to so many
+    /// that connections behind it would not be served.
     pub fn is_full(&self) -> bool {
-        self.said.own.len() > OUTPUT_PER_TURN
+        self.said.own.len() > OUTPUT_PER_TURN || self.said.len() > OUTPUT_PAUSE
     }
 
     /// Empties it after all has been sent. After a very large reply the memory is freed.

@@ -75,6 +75,10 @@ impl Part for PopulatePart {
                     return Progress::Done;
                 }
             }
+            if let Some(error) = slice.engine.ledger.refusal_in(self.db) {
+                slice.refuse(error);
+                return Progress::Done;
+            }
             if self.done < self.sorted.len() {
                 busy |= !self.make_run(slice, &now);
             } else if !self.drawn.is_empty() {

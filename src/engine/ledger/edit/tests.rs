@@ -454,3 +454,19 @@ fn due_fields_are_removed_and_the_key_with_the_last() {
         assert_eq!((tested.say("exists h"), tested.books().0), ("0".to_owned(), 0));
     }
 }
+
+/// A copy from the host may find that a client of midi's has set the key meanwhile.
+#[test]
+fn a_copied_hash_replaces_a_key_only_if_asked_to() {
+    let tested = Tested::new();
+    let field = || std::iter::once((&b"f"[..], &b"copied"[..], None));
+    let put = |replace| tested.engine.ledger.put_hash(LOCKED, 0, b"h", field(), None, replace);
+    tested.engine.ledger.notifications.set_listening(LOCKED, true);
+    tested.say("set h own");
+    tested.notifications();
+    assert!(!put(false));
+    assert_eq!((tested.say("get h").as_str(), tested.notifications().len()), ("own", 0));
+    assert!(put(true));
+    assert_eq!((tested.say("hgetall h").as_str(), tested.books().0), ("f copied", 1));
+    assert_eq!(tested.notifications(), ["h hset"]);
+}

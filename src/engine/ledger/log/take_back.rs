@@ -157,10 +157,15 @@ impl Ledger {
         for (&db, before) in databases.iter().zip(before) {
             slot.book(db, store.census(db) - before);
             self.shards.note_due(shard, store.db(db));
+            store.watched.names().iter().for_each(|name| store.watched.raise(db, name));
+            store.watched.raise_long(db);
         }
     }
 
-    /// Makes a key what it was before a change, and notes in the run what it is now.
+    /// Makes a key what it was before a change, and notes in the run what it is now. Clients of the
+    /// ports go on reading during a save without a fork, before which runs are taken back and after
+    /// which they are made again: both are changes to those that watch the key. The host's clients
+    /// see neither.
     fn exchange_key(&self, store: &mut Store, hash: KeyHash, run: &mut OpenRun, change: Change) {
         let mut done = Done::keeping(Keeping::Before);
         // A moment at which no key has expired.
@@ -170,6 +175,7 @@ impl Ledger {
         Edit::new(store.db(db), &self.shards.hasher, hash, key, &now, &mut done)
             .restore(change.before);
         self.slots.count(db, || run.name(name), done.gained());
+        store.watched.raise(db, run.name(name));
         run.note_named(db, name, done.take_before());
     }
 }

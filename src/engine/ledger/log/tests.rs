@@ -10,10 +10,12 @@
 
 mod model;
 mod nodes;
+mod observers;
 mod roles;
 mod texts;
 mod world;
 
+use midi_test_common::cases;
 use proptest::prelude::*;
 
 use crate::command::record::{Record, Records};
@@ -252,14 +254,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Cases of a model of the log: `PROPTEST_CASES`, or this many.
-fn cases(default: u32) -> u32 {
-    std::env::var("PROPTEST_CASES").map_or(default, |text| text.parse().expect("PROPTEST_CASES"))
-}
-
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: cases(250),
+        cases: cases(120),
         failure_persistence: None,
         ..Default::default()
     })]
@@ -296,7 +293,7 @@ fn pair_step() -> impl Strategy<Value = PairStep> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: cases(200),
+        cases: cases(100),
         failure_persistence: None,
         ..Default::default()
     })]

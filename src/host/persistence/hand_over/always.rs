@@ -29,24 +29,28 @@ use crate::engine::{
 pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     let locked = ctx.locked();
     let slot = engine.main_slot(locked);
+    let is_paused = !may_log(ctx);
     // A run is counted in these bytes before anybody can see what it has done.
-    if engine.ledger.log.tail_bytes() > 0 && !may_log(ctx) {
+    if is_paused && engine.ledger.log.tail_bytes() > 0 {
         return wait(ctx, engine, call, may_wait(ctx));
     }
     slot.take_seen();
     let mut late = LateCaller { ctx, reply: Transcript::default() };
-    let is_late = instance().io_threads.answer_early() && may_wait(ctx);
+    let answers_later = instance().io_threads.answer_early() && may_wait(ctx);
+    let is_late = is_paused || answers_later;
     if is_late {
         engine.run(slot, call, &mut late);
     } else {
         engine.run(slot, call, &mut HostCaller(ctx));
     }
     let seen = slot.take_seen();
-    if seen > engine.ledger.log.logged() {
-        engine.ledger.log_whole_tail(locked);
+    let is_logged = seen <= engine.ledger.log.logged() || engine.ledger.log_whole_tail(locked);
+    // In a pause that has just begun a worker may have published a run: it cannot be logged now.
+    if is_paused && !is_logged && !call.row().flags.write && !late.reply.is_empty() {
+        return wait(ctx, engine, call, may_wait(ctx));
     }
     if is_late {
-        late.answer(locked, seen > engine.ledger.log.safe());
+        late.answer(locked, answers_later && seen > engine.ledger.log.safe());
     }
 }
 

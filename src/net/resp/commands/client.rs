@@ -146,6 +146,7 @@ fn kill(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     for client in shared.clients().iter().filter(|client| filter.matches(shared, client, now)) {
         if client.id == own {
             caller.session.flow.state = State::Closing;
+            caller.session.flow.ends_after_exec = true;
             killed += 1;
         } else if shared.kill(client) {
             killed += 1;

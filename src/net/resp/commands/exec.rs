@@ -79,7 +79,7 @@ fn denied_now(denied: Denied) -> Vec<u8> {
     let reason = match denied {
         Denied::Command | Denied::Part(_) => "no permission to execute the command or subcommand",
         Denied::Key(_) => "no permission to touch the specified keys",
-        Denied::Channel(_) => "no permission to access the channels",
+        Denied::Channel(_) => "no permission to access one of the channels used as arguments",
         Denied::Database => "no permission",
     };
     let text = "NOPERM ACLs rules changed between the moment the transaction was accumulated and \
@@ -181,6 +181,12 @@ impl<'a> Plan<'a> {
         }
         // DEBUG POPULATE is the only one of them that changes data.
         if let Some(call) = populate(engine, row.action, &args, db, limits) {
+            if let Err(denied) = user.check(call.command, &call.args, db) {
+                let (name, args) = ("midi.populate", &call.args);
+                self.refusals.push(Refusal::new(user, denied, name, args));
+                // It has been queued by the rights to DEBUG: no rules need have changed since.
+                return ExecStep::Refuse(denied.text(name, args));
+            }
             self.is_for_main = true;
             return ExecStep::Run(call);
         }

@@ -49,18 +49,15 @@ pub(super) fn hello(caller: &mut RespCaller<'_>, args: &Args<'_>) {
         Ok(options) => options,
         Err(text) => return caller.reply().error(&text),
     };
-    let HelloOptions { resp3, name, wrong, .. } = options;
+    let HelloOptions { resp3, name, .. } = options;
     let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
     let engine = Arc::clone(&caller.worker.shared.engine);
     let answer = move |session: &mut RespSession, output: &mut Output| {
-        if let Some(name) = name {
-            session.flow.client.names.lock().name = name;
-        }
-        if let Some(text) = wrong {
-            return session.reply(output).error(&text);
-        }
         if session.access.user.is_none() {
             return session.reply(output).error(HELLO_NEEDS_AUTH);
+        }
+        if let Some(name) = name {
+            session.flow.client.names.lock().name = name;
         }
         if let Some(resp3) = resp3 {
             session.resp3 = resp3;
@@ -113,13 +110,11 @@ struct HelloOptions<'a> {
     resp3: Option<bool>,
     login: Option<(&'a [u8], &'a [u8])>,
     name: Option<&'a [u8]>,
-    /// The error of an option; the options before it still apply.
-    wrong: Option<Vec<u8>>,
 }
 
 impl<'a> HelloOptions<'a> {
     /// # Errors
-    /// Redis's text about a wrong version; no option applies then.
+    /// Redis's text about a wrong version or option; as in newer hosts, no option applies then.
     fn read(args: &Args<'a>) -> Result<Self, Vec<u8>> {
         let mut options = HelloOptions::default();
         if args.len() > 1 {
@@ -133,22 +128,20 @@ impl<'a> HelloOptions<'a> {
             });
         }
         let mut at = 2;
-        while at < args.len() && options.wrong.is_none() {
+        while at < args.len() {
             let left = args.len() - at - 1;
             if args.is(at, "auth") && left >= 2 {
                 options.login = Some((args.get(at + 1), args.get(at + 2)));
                 at += 3;
             } else if args.is(at, "setname") && left >= 1 {
                 let name = args.get(at + 1);
-                if is_valid_name(name) {
-                    options.name = Some(name);
-                } else {
-                    options.wrong = Some(INVALID_NAME.to_vec());
+                if !is_valid_name(name) {
+                    return Err(INVALID_NAME.to_vec());
                 }
+                options.name = Some(name);
                 at += 2;
             } else {
-                options.wrong =
-                    Some(error_about("ERR Syntax error in HELLO option '", args.get(at), "'"));
+                return Err(error_about("ERR Syntax error in HELLO option '", args.get(at), "'"));
             }
         }
         Ok(options)

@@ -127,6 +127,8 @@ impl TlsStream {
                     false
                 }
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    // The end may come with the last record of the handshake.
+                    self.is_new |= self.is_in_handshake() && !self.session.is_handshaking();
                     self.state = TlsState::Closed;
                     false
                 }

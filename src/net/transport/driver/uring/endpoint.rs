@@ -18,6 +18,8 @@ pub struct Endpoint {
     pub role: Role,
     /// How its input comes.
     pub reading: Reading,
+    /// How often the ring had submitted its requests when streaming was asked for.
+    pub streams_since: u64,
     /// The worker wants certain bytes, which must not be received elsewhere.
     pub is_exact: bool,
     /// What has come and was not taken.
@@ -26,6 +28,15 @@ pub struct Endpoint {
     pub ahead: Option<Ahead>,
     /// What has happened and was not reported: bits of [`News`].
     pub news: u8,
+}
+
+impl Endpoint {
+    /// Whether its input has been asked for, but perhaps not of the kernel yet, if the ring has
+    /// submitted its requests so often.
+    pub fn may_ask_later(&self, submissions: u64) -> bool {
+        matches!(self.reading, Reading::Streaming | Reading::Stopping)
+            && self.streams_since == submissions
+    }
 }
 
 /// What is known of descriptors, by their numbers.

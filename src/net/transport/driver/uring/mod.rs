@@ -20,6 +20,7 @@
 
 mod buffers;
 mod endpoint;
+mod listeners;
 mod refusal;
 mod ring;
 #[cfg(test)]
@@ -27,15 +28,14 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io;
-use std::mem::{MaybeUninit, take};
+use std::mem::take;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::super::raised;
 use super::ticker::ticker;
@@ -178,7 +178,9 @@ impl Uring {
         }
         endpoint.reading = Reading::Streaming;
         let request = opcode::RecvMulti::new(Fd(descriptor), GROUP).build();
-        self.ask(Purpose::Stream, descriptor, request)
+        self.ask(Purpose::Stream, descriptor, request)?;
+        self.endpoints[descriptor].streams_since = self.ring.submissions();
+        Ok(())
     }
 
     /// Ends a request of a descriptor. The end comes later, as its last completion.
@@ -301,18 +303,6 @@ impl Uring {
         }
     }
 
-    /// Reports the listeners where connections wait to be accepted.
-    fn report_listeners(&self, happened: &mut Vec<Happened>) {
-        let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
-        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Without an answer the ring reports them again.
-        let waiting = epoll::wait(&self.listeners, &mut events[..], Some(&none));
-        happened.extend(waiting.iter().flat_map(|(events, _)| events.iter()).map(|event| {
-            let mark = event.data.u64();
-            Happened { mark, input: true, room: false, ended: false, urgent: false }
-        }));
-    }
-
     /// Makes the requests again that have ended.
     fn ask_again(&mut self) -> io::Result<()> {
         while let Some((descriptor, generation)) = self.again.pop() {
@@ -365,8 +355,14 @@ impl Uring {
             // of the call that has borrowed the bytes. After a failure nothing is.
             unsafe { self.ring.push(&request.flags(Flags::SKIP_SUCCESS))? };
         }
-        self.ring.submit()?;
-        self.take_completions()
+        loop {
+            self.ring.submit()?;
+            self.take_completions()?;
+            // One of a send may be among those for which there was no room.
+            if !self.ring.has_overflowed() {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -391,8 +387,13 @@ impl Driver for Uring {
         let endpoint = &mut self.endpoints[descriptor];
         let reading = endpoint.reading;
         self.buffers.give_all(&mut endpoint.received);
+        // The kernel looks for the socket when it gets a request: the descriptor may be another
+        // connection's by then, whose first bytes that would receive.
+        let is_late = endpoint.may_ask_later(self.ring.submissions());
+        let submitted = if is_late { self.ring.submit() } else { Ok(()) };
+        let cancelled = submitted.and_then(|()| self.cancel(Purpose::Events, descriptor));
         // The kernel has the socket open until these requests end: the next wait submits this.
-        let cancelled = self.cancel(Purpose::Events, descriptor).and_then(|()| match reading {
+        let cancelled = cancelled.and_then(|()| match reading {
             Reading::Streaming => self.cancel(Purpose::Stream, descriptor),
             Reading::Polling => self.cancel(Purpose::Poll, descriptor),
             Reading::Stopping | Reading::Idle => Ok(()),
@@ -417,7 +418,7 @@ impl Driver for Uring {
             let endpoint = &mut self.endpoints[descriptor];
             let news = take(&mut endpoint.news);
             if endpoint.role == Role::Listeners {
-                self.report_listeners(happened);
+                listeners::report(&self.listeners, happened);
             } else if news != 0 {
                 happened.push(Happened {
                     mark: endpoint.mark,

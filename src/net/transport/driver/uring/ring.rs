@@ -24,6 +24,8 @@ pub struct Ring {
     /// The kernel has refused a call: nothing that waits to be submitted may be any more, because
     /// what it refers to may be gone.
     has_failed: bool,
+    /// How often all requests that waited have been submitted.
+    submissions: u64,
 }
 
 /// `struct io_uring_rsrc_update`, as it registers a ring.
@@ -61,6 +63,7 @@ impl Ring {
             has_begun: false,
             registered: None,
             has_failed: false,
+            submissions: 0,
         })
     }
 
@@ -122,7 +125,10 @@ impl Ring {
         };
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            _ if result >= 0 => Ok(true),
+            _ if result >= 0 => {
+                self.submissions += u64::from(self.ring.submission().is_empty());
+                Ok(true)
+            }
             Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME) => Ok(false),
             _ => {
                 self.has_failed = true;
@@ -185,6 +191,17 @@ impl Ring {
     #[inline]
     pub fn completion(&mut self) -> Option<cqueue::Entry> {
         self.ring.completion().next()
+    }
+
+    /// How often all requests that waited have been submitted.
+    pub fn submissions(&self) -> u64 {
+        self.submissions
+    }
+
+    /// Whether the kernel keeps completions for which there was no room. It adds them when requests
+    /// are submitted.
+    pub fn has_overflowed(&mut self) -> bool {
+        self.ring.submission().cq_overflow()
     }
 
     /// Whether there are requests to be submitted.

@@ -203,6 +203,42 @@ fn one_that_nobody_receives_from_is_told_to_wait() {
     assert_eq!(driver.endpoints[talks[0].socket.as_raw_fd()].reading, Reading::Streaming);
 }
 
+/// A connection that ends before its request for input has been submitted takes nothing from the
+/// one that has its descriptor next.
+#[test]
+fn a_late_request_takes_nothing_from_another_connection() {
+    let Some(mut driver) = small(64, 256, 64) else { return };
+    let mut talks = vec![talk(&mut driver, 0)];
+    let descriptor = talks[0].socket.as_raw_fd();
+    driver.wait(Duration::ZERO, &mut Vec::new());
+    let started = Instant::now();
+    while driver.endpoints[descriptor].reading != Reading::Idle {
+        send(&mut talks[0], 0, 4096);
+        driver.wait(Duration::from_millis(1), &mut Vec::new());
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+    while talks[0].received < talks[0].sent {
+        receive(&mut driver, &mut talks, 0, 10_000, usize::MAX);
+    }
+    // Nothing is left: the next input is asked for.
+    receive(&mut driver, &mut talks, 0, 10_000, usize::MAX);
+    assert_eq!(driver.endpoints[descriptor].reading, Reading::Streaming);
+    driver.remove(&talks[0].socket);
+    let (other, peer) = UnixStream::pair().expect("sockets");
+    other.set_nonblocking(true).expect("an option");
+    (&peer).write_all(&[byte(0, 0), byte(0, 1)]).expect("written");
+    // Ends the one, and gives its descriptor to the other.
+    let mut socket = talks.remove(0).socket;
+    rustix::io::dup2(&other, &mut socket).expect("the descriptor");
+    driver.add(0, &socket).expect("watched");
+    talks.push(Talk { socket, peer, sent: 2, received: 0, readable: false });
+    while talks[0].received < 2 {
+        driver.wait(Duration::from_millis(1), &mut Vec::new());
+        receive(&mut driver, &mut talks, 0, 10_000, usize::MAX);
+        assert!(started.elapsed() < Duration::from_secs(20), "its bytes are gone");
+    }
+}
+
 #[test]
 fn a_ring_that_fails_ends_its_connections() {
     let Some(mut driver) = small(64, 256, 64) else { return };
