@@ -104,8 +104,9 @@ pack() { # TARGET BUILT
     others=("LLVM libunwind, from Zig=$zig_version=Apache-2.0 WITH LLVM-exception=$zig/lib/libunwind/LICENSE.TXT")
     others+=("Rust standard library=$(rustc --version | cut -d' ' -f2)=MIT OR Apache-2.0=$(rust_notices)")
     python3 scripts/third_party.py "$1" "$folder/THIRD-PARTY-NOTICES" "$folder/midi.spdx.json" "${others[@]}"
-    cp LICENSE README.md CHANGELOG.md redis.conf.example "$folder"
-    find docs -name '*.md' -exec cp --parents -t "$folder" {} +
+    cp LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md redis.conf.example "$folder"
+    cp -r docs "$folder"
+    rm "$folder/docs/benchmarks/rounds.json"
     archive "$name-debug" "$name/libmidi.so.debug"
     archive "$name" --exclude='*.debug' "$name"
 }
