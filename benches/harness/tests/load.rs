@@ -76,12 +76,15 @@ impl Running {
     }
 }
 
-/// Waits until a load generator has begun to send it PING.
+/// Waits until a load generator has sent it PINGs, and so has had a reply.
 fn wait_for_load(redis: &Running) {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port)).expect("a connection");
     let mut replies = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut line = String::new();
-    while !line.contains("cmdstat_ping") {
+    let calls = |line: &str| -> Option<u64> {
+        line.split_once("cmdstat_ping:calls=")?.1.split(',').next()?.parse().ok()
+    };
+    while calls(&line).is_none_or(|calls| calls < 3) {
         sleep(Duration::from_millis(10));
         stream.write_all(b"INFO commandstats\r\n").expect("sent");
         line.clear();
