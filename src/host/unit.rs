@@ -56,7 +56,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     if here.scripts.are_running() && guarded(false, || here.scripts.rename(command, name)) {
         return;
     }
-    // What the following call is not the script's.
+    // What the handlers below call is not the script's.
     let _own_calls = here.scripts.are_running().then(scripts::leave);
     match name.len() {
         // GET, SET and DEL are as long as ACL: a look at the first letter rules them out.

@@ -196,13 +196,13 @@ impl Ledger {
     /// Why a command that may need memory is refused in this database.
     #[inline]
     pub(in crate::engine) fn refusal_in_database(&self, call: &Call<'_>) -> Option<Error> {
-        if !call.row().flags.deny_oom { None } else { self.refusal_in(call.db) }
+        if call.row().flags.deny_oom { self.refusal_in(call.db) } else { None }
     }
 
     /// Why writes that may need memory are refused in this database.
     #[inline]
     pub fn refusal_in(&self, db: u32) -> Option<Error> {
-        if !self.eviction.is_on() { None } else { self.refusal_now(db) }
+        if self.eviction.is_on() { self.refusal_now(db) } else { None }
     }
 
     #[cold]

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use super::caller::RespCaller;
-use super::commands::{aborted, not_here, queue, run_own};
+use super::commands::{aborted, not_here, populate_of, queue, run_own};
 use super::named::note;
 use super::session::NO_AUTH;
 use crate::command::{
-    Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find, find_call,
+    Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
 };
 use crate::engine::{Author, Call, Denied, Gate, Intent, Refusal, User};
 use crate::net::access::UserState;
@@ -131,8 +131,11 @@ fn judge_own(caller: &RespCaller<'_>, named: Named, which: PortCommand, args: &A
         };
         let (mut name, mut checked, db) = (row.name, *args, caller.session.next_db());
         let mut verdict = user.check(named.number, args, db);
-        if let Some(populate) = populates(which, args)
+        // DEBUG POPULATE needs the rights to POPULATE, too.
+        if let Some(populate) = populate_of(args)
             && verdict.is_ok()
+            && which == PortCommand::Debug
+            && args.len() > 2
         {
             (name, checked) = ("midi.populate", Args::new(args.from(1)));
             verdict = user.check(populate, &checked, db);
@@ -164,12 +167,6 @@ fn judge_own(caller: &RespCaller<'_>, named: Named, which: PortCommand, args: &A
         Gate::Wait => Judged::Wait,
         Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
     }
-}
-
-/// The number of POPULATE, if this is DEBUG POPULATE: it makes keys, and needs the rights to that.
-fn populates(which: PortCommand, args: &Args<'_>) -> Option<usize> {
-    let is_populate = which == PortCommand::Debug && args.len() > 2 && args.is(1, "populate");
-    if is_populate { find(b"populate") } else { None }
 }
 
 /// Whether a connection that speaks RESP2 and subscribes may call it.

@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::login::{login_of, selected};
-use super::server::POPULATE_ARGUMENTS_MAX;
+use super::server::{POPULATE_ARGUMENTS_MAX, populate_of};
 use crate::command::{
-    Action, Args, COMMANDS, DoorCommand, Error, Limits, Named, PortCommand, Reply, Transcript, find,
+    Action, Args, COMMANDS, DoorCommand, Error, Limits, Named, PortCommand, Reply, Transcript,
 };
 use crate::engine::{
     Author, Call, Denied, Engine, Gate, Host, Intent, JobOwner, JobReply, Locked, PasswordSum,
@@ -182,10 +182,7 @@ impl<'a> Plan<'a> {
         // DEBUG POPULATE is the only one of them that changes data.
         if let Some(call) = populate(engine, row.action, &args, db, limits) {
             if let Err(denied) = user.check(call.command, &call.args, db) {
-                let (name, args) = ("midi.populate", &call.args);
-                self.refusals.push(Refusal::new(user, denied, name, args));
-                // It has been queued by the rights to DEBUG: no rules need have changed since.
-                return ExecStep::Refuse(denied.text(name, args));
+                return self.refuse(user, denied, "midi.populate", &call.args);
             }
             self.is_for_main = true;
             return ExecStep::Run(call);
@@ -280,13 +277,13 @@ fn populate<'a>(
     db: u32,
     limits: &Limits,
 ) -> Option<Call<'a>> {
-    let is_populate = matches!(action, Action::Port(PortCommand::Debug)) && args.is(1, "populate");
-    if !is_populate || args.len() > POPULATE_ARGUMENTS_MAX {
+    let is_debug = matches!(action, Action::Port(PortCommand::Debug));
+    if !is_debug || args.len() > POPULATE_ARGUMENTS_MAX {
         return None;
     }
     let now = Now::lazy(engine.config().clock);
     let call = Call {
-        command: find(b"populate")?,
+        command: populate_of(args)?,
         args: Args::new(args.from(1)),
         db,
         now,

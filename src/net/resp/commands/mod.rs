@@ -13,7 +13,7 @@ mod wait;
 
 pub(super) use exec::aborted;
 pub use pubsub::{leave, leave_all};
-pub(super) use server::not_here;
+pub(super) use server::{not_here, populate_of};
 pub(super) use transaction::queue;
 pub(super) use wait::wait;
 

@@ -73,10 +73,14 @@ pub(super) fn config_get(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     });
 }
 
+/// The number of POPULATE, if DEBUG with these arguments runs it.
+pub fn populate_of(args: &Args<'_>) -> Option<usize> {
+    if args.is(1, "populate") { find(b"populate") } else { None }
+}
+
 /// DEBUG POPULATE, which runs POPULATE; only the host has the other subcommands.
 pub(super) fn debug(caller: &mut RespCaller<'_>, args: &Args<'_>) {
-    let populate = if args.is(1, "populate") { find(b"populate") } else { None };
-    let Some(command) = populate else {
+    let Some(command) = populate_of(args) else {
         return caller.reply().error(&elsewhere(&full_name(args), HostCommand::OfServer));
     };
     if args.len() < 3 || args.len() > POPULATE_ARGUMENTS_MAX {

@@ -31,9 +31,9 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether its input has been asked for, but perhaps not of the kernel yet, if the ring has
-    /// submitted its requests so often.
-    pub fn may_ask_later(&self, submissions: u64) -> bool {
+    /// Whether its request for input may not be submitted yet. `submissions` is how often the ring
+    /// has submitted its requests so far.
+    pub fn may_be_unsubmitted(&self, submissions: u64) -> bool {
         matches!(self.reading, Reading::Streaming | Reading::Stopping)
             && self.streams_since == submissions
     }

@@ -387,9 +387,9 @@ impl Driver for Uring {
         let endpoint = &mut self.endpoints[descriptor];
         let reading = endpoint.reading;
         self.buffers.give_all(&mut endpoint.received);
-        // The kernel looks for the socket when it gets a request: the descriptor may be another
-        // connection's by then, whose first bytes that would receive.
-        let is_late = endpoint.may_ask_later(self.ring.submissions());
+        // The kernel looks up the socket when it gets the request. By then the descriptor may be
+        // another connection's, whose first bytes the request would take.
+        let is_late = endpoint.may_be_unsubmitted(self.ring.submissions());
         let submitted = if is_late { self.ring.submit() } else { Ok(()) };
         let cancelled = submitted.and_then(|()| self.cancel(Purpose::Events, descriptor));
         // The kernel has the socket open until these requests end: the next wait submits this.
