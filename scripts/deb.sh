@@ -20,7 +20,8 @@ Maintainer: ${DEB_MAINTAINER:-The midi authors}
 Section: database
 Priority: optional
 Depends: libc6 (>= 2.28)
-Enhances: redis-server (>= 5:7.0), valkey-server
+Enhances: redis-server (>= 5:7.0.6), valkey-server
+Breaks: redis-server (<< 5:7.0.6)
 Description: second keyspace for Redis and Valkey that all cores serve
  midi is a module for redis-server and valkey-server. It has keys of its own,
  which all cores serve, beside those of the server: in the server's RDB, its

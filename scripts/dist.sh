@@ -80,7 +80,7 @@ check() { # TARGET FOLDER
     [ "$exports" = "RedisModule_OnLoad RedisModule_OnUnload" ] || die "$2/libmidi.so exports $exports"
     for file in "$2"/{libmidi.so,midi-check-aof}; do
         newest=$("$objdump" -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1) || true
-        printf '%s\n' "${newest:-GLIBC_0}" "GLIBC_$glibc" | sort -CV || die "$file needs $newest"
+        printf '%s\n' "${newest:-GLIBC_0}" "GLIBC_$glibc" | is_sorted || die "$file needs $newest"
         ! grep -aqF -e "$root" -e "${CARGO_HOME:-$HOME/.cargo}" "$file" || die "$file names folders of this machine."
     done
 }

@@ -15,7 +15,7 @@ host_name() { host_version "$1" | sed -E 's/^(.*) ([0-9]+\.[0-9]+).*/\L\1-\2/'; 
 host_runs() { # NAME PATH
     local got
     got=$(host_version "$2") || true
-    [ -n "$got" ] && printf '%s\n' "${1##*-}" "${got#* }" | sort -CV
+    [ -n "$got" ] && printf '%s\n' "${1##*-}" "${got#* }" | is_sorted
 }
 
 find_host() { # NAME

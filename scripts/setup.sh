@@ -9,6 +9,9 @@ export CARGO_TARGET_DIR=$root/target
 die() { printf '%s\n' "$@" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# Whether the versions in these lines rise. (BusyBox has no sort -C.)
+is_sorted() { sort -cV >/dev/null 2>&1; }
+
 # Fails, and does nothing, without apt-get or root.
 apt_install() {
     have apt-get && [ "$(id -u)" = 0 ] || return 1
@@ -24,12 +27,13 @@ apt_install_or_die() {
 }
 
 check_rust() {
+    [ "$(uname -s)" = Linux ] || die "midi needs Linux. docs/install.md has images for Docker."
     # Where rustup puts cargo; a shell from before the installation does not look there.
     have cargo || PATH=$PATH:${HOME:-}/.cargo/bin
     local want got
     want=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
     got=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p') || true
-    if have cargo && [ -n "$got" ] && printf '%s\n' "$want" "$got" | sort -CV; then return; fi
+    if have cargo && [ -n "$got" ] && printf '%s\n' "$want" "$got" | is_sorted; then return; fi
     die "midi needs Rust $want or newer; found: ${got:-none}. Install or update it with" \
         "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" \
         "then open a new shell and try again."
@@ -61,8 +65,12 @@ find_redis() {
             ln -sfn "$(command -v redis-check-rdb)" "$MIDI_REDIS_SERVER"
         }
     fi
-    "$MIDI_REDIS_SERVER" --version </dev/null 2>&1 | grep -q ' v=' ||
-        die "$MIDI_REDIS_SERVER is no redis-server. Install one, or name it in MIDI_REDIS_SERVER."
+    local version oldest=7.0.6
+    version=$("$MIDI_REDIS_SERVER" --version </dev/null 2>&1 | sed -n 's/.* v=\([^ ]*\).*/\1/p') || true
+    [ -n "$version" ] || die "$MIDI_REDIS_SERVER is no redis-server. Install one, or name it in MIDI_REDIS_SERVER."
+    printf '%s\n' "$oldest" "$version" | is_sorted ||
+        die "midi needs Redis $oldest or Valkey 7.2, or a newer one; $MIDI_REDIS_SERVER is a $version." \
+            "Install one, or name it in MIDI_REDIS_SERVER."
     export MIDI_REDIS_SERVER
 }
 

@@ -102,25 +102,30 @@ tsan_stage() {
 }
 
 aarch64_stage() {
-    heading "aarch64, emulated: unit tests, the engine's, the loom models, and tests with a server"
-    local target=aarch64-unknown-linux-gnu qemu="qemu-aarch64 -L /usr/aarch64-linux-gnu" cross=aarch64-linux-gnu-gcc
-    [ "$host" != "$target" ] || { skip "this is one: make test does it" && return 0; }
-    rustup target add "$target" || { skip "no standard library for $target" && return 0; }
-    { have qemu-aarch64 && have "$cross"; } || apt_install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross ||
-        { skip "no qemu-user and $cross" && return 0; }
-    local -x CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cross CC_aarch64_unknown_linux_gnu=$cross
-    local -x CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$qemu
+    heading "aarch64, emulated elsewhere: unit tests, the engine's, the loom models, and tests with a server"
+    local target=aarch64-unknown-linux-gnu server=redis-7.0
+    [ "$host" = "$target" ] || { emulate_aarch64 && server=aarch64-redis-7.0; } || return 0
     # Without --workspace: see rustix in benches/harness/Cargo.toml. qemu-user has no epoll_pwait2.
     local built=(--release --locked --target "$target" --target-dir "$root/target/aarch64")
     run cargo test "${built[@]}" --lib --test engine
     run env RUSTFLAGS="--cfg loom" cargo test "${built[@]}-loom" --test engine
     # Those that a slow server without preloaded libraries passes. Its sums of fractions differ (docs/hosts.md).
-    find_host aarch64-redis-7.0 || return 0
+    find_host "$server" || return 0
     run cargo build "${built[@]}"
     MIDI_REDIS_SERVER=$host_server MIDI_MODULE=$root/target/aarch64/$target/release/libmidi.so MIDI_HOST=redis-7.0 \
         run cargo test --locked --no-fail-fast --test host --test port -- \
         --skip hashes::replies_are_those_of_the_host --skip snapshots::save_points \
         hashes:: field_expiry:: snapshots:: session:: serving:: transactions:: pubsub:: scripts:: watch:: memcached::
+}
+
+# What builds for aarch64 and runs it here. For the rest of the script.
+emulate_aarch64() {
+    local cross=aarch64-linux-gnu-gcc
+    rustup target add aarch64-unknown-linux-gnu || { skip "no standard library for aarch64" && return 1; }
+    { have qemu-aarch64 && have "$cross"; } || apt_install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross ||
+        { skip "no qemu-user and $cross" && return 1; }
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cross CC_aarch64_unknown_linux_gnu=$cross
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 }
 
 # The sources of a Redis, in target/redis-VERSION. They are fetched, from Redis or from Debian, not kept here.

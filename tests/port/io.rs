@@ -54,6 +54,10 @@ fn io_uring_is_used_where_it_is_asked_for() {
 
 #[test]
 fn where_it_is_forbidden_epoll_is_used() {
+    // A system that forbids the first call names that one in all rounds.
+    if ported(Builder::new()).is_none() {
+        return;
+    }
     let calls = [
         (libc::SYS_io_uring_setup, "io_uring_setup"),
         (libc::SYS_io_uring_register, "io_uring_register"),
