@@ -23,8 +23,8 @@ for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "
 : >"$MIDI_SKIPS"
 [ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip_test any redis-py "there is no python3 with venv, or no redis-py"
 on_other_hosts() {
-    # They go on alone when the first host is done. Fewer histories, and fewer pairs of mode and protocol: those try
-    # midi more than its host.
+    # They go on alone when the first host is done. Fewer histories, and each test in one of midi's modes, on each host
+    # in another one: those try midi more than its host.
     export RUST_TEST_THREADS=$((RUST_TEST_THREADS + 1))
     # Behind the ports of the first host's tests: tests/common/free_port.rs.
     export MIDI_FIRST_PORT=15000

@@ -47,6 +47,7 @@ pub use skip::skip;
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 pub use wire::{Way, Wire};
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -65,8 +66,26 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them.
-    pub const ALL: [Mode; 3] = [Mode::Adaptive, Mode::Pool, Mode::Safe];
+    /// All of them. With `MIDI_BRIEF` one: each test has another one, on each host another one.
+    #[track_caller]
+    pub fn tried() -> impl Iterator<Item = Mode> {
+        Self::drawn(&[Mode::Adaptive, Mode::Pool, Mode::Safe])
+    }
+
+    /// The same of those in which long commands are jobs.
+    #[track_caller]
+    pub fn with_jobs() -> impl Iterator<Item = Mode> {
+        Self::drawn(&[Mode::Adaptive, Mode::Pool])
+    }
+
+    #[track_caller]
+    fn drawn(from: &'static [Mode]) -> impl Iterator<Item = Mode> {
+        let host = std::env::var("MIDI_HOST").unwrap_or_default();
+        let number = host.bytes().map(usize::from).sum::<usize>();
+        let one = (number + Location::caller().line() as usize) % from.len();
+        let drawn = if is_brief() { &from[one..=one] } else { from };
+        drawn.iter().copied()
+    }
 
     /// Its load arguments.
     pub fn arguments(self) -> &'static str {
@@ -88,26 +107,27 @@ impl Mode {
     }
 }
 
-/// Runs one test body in all three modes, each with a server of its own.
+/// Whether `make test` tries another host than the first: what is tried there in every mode is
+/// tried in one here. `make test-hosts` tries all.
+pub fn is_brief() -> bool {
+    std::env::var_os("MIDI_BRIEF").is_some()
+}
+
+/// Runs one test body in all three modes, each with a server of its own; see [`Mode::tried`].
+#[track_caller]
 pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         println!("mode: {mode:?}");
         body(mode, &mode.server());
     }
 }
 
 /// Runs one test body in all three modes with both protocols; the body compares the host's command
-/// with midi's. With `MIDI_BRIEF` both protocols are tried in the first mode alone, and one in each
-/// of the others.
+/// with midi's.
+#[track_caller]
 pub fn in_all_modes_and_protocols(body: impl Fn(&mut Twin)) {
-    let is_brief = std::env::var_os("MIDI_BRIEF").is_some();
-    in_all_modes(|mode, server| {
-        let with_resp3: &[bool] = match mode {
-            Mode::Pool if is_brief => &[false],
-            Mode::Safe if is_brief => &[true],
-            _ => &[false, true],
-        };
-        for &resp3 in with_resp3 {
+    in_all_modes(|_, server| {
+        for resp3 in [false, true] {
             let client = server.client();
             let client = if resp3 { client.resp3() } else { client };
             let twin = &mut Twin::new(client);

@@ -272,7 +272,7 @@ fn random_commands_safemode() {
 /// A write that changes little of a megabyte logs little.
 #[test]
 fn a_small_change_of_a_large_value_is_a_small_record() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let mut server = builder(mode).start();
         let mut client = server.client();
         client.call(&[b"MIDI.SET".to_vec(), b"big".to_vec(), vec![b'x'; 1 << 20]]);

@@ -43,7 +43,7 @@ fn run(client: &mut Client, flags: &str, lines: &[&str]) -> Vec<Value> {
 
 #[test]
 fn commands_called_together_are_one_transaction() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let mut server = with_calls(builder(mode)).start();
         let mut client = server.client();
         let done = added(&server, || {
@@ -102,6 +102,27 @@ fn calls_beside_writes_of_the_port() {
         assert_eq!(client.run("MIDI.GET m"), Value::bulk("100"));
         assert_eq!(client.integer("MIDI.STRLEN list"), 100);
     }
+}
+
+/// A call that is not replicated does not take the port's writes with it, not even one that may
+/// block (`K`, from Redis 7.2 on).
+#[test]
+fn calls_that_are_not_replicated_lose_no_writes_of_the_port() {
+    let mut server = with_calls(builder(Mode::Adaptive)).start();
+    let knows_k = !run(&mut server.client(), "K", &["PING"])[0].is_error();
+    let mut witnesses: Vec<Witness> =
+        (0..4).map(|number| Witness::new(Door::Port, number)).collect();
+    beside(&mut server, &mut witnesses, 1, |server, answers| {
+        let mut client = server.client();
+        for _ in 0..200 {
+            for flags in ["-", "C", if knows_k { "K" } else { "-" }] {
+                run(&mut client, flags, &["MIDI.INCR m"]);
+            }
+            answers.wait_for(3);
+        }
+    });
+    let mut client = aof::crash(&mut server);
+    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "after the crash"));
 }
 
 /// As with the host's own commands: it is in the memory, and not in the file.

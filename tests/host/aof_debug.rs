@@ -13,7 +13,7 @@ use crate::common::{Mode, Value, encoded, redis_server, skip, words};
 /// then on until it is loaded: else that would stand in the AOF behind what it is made of.
 #[test]
 fn loadaof_beside_writes() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let mut server = builder(mode).config("appendfsync always").start();
         let mut witnesses = at_both_doors(6);
         beside_interruptions(&server, &mut witnesses, |answers| {
@@ -66,7 +66,7 @@ fn a_logged_reload_is_replayed() {
 /// written after it in the same turn of the main loop is logged.
 #[test]
 fn a_flush_behind_a_refused_debug() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         for debug in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
             for is_allowed in ["yes", "no"] {
                 let setting = format!("enable-debug-command {is_allowed}");

@@ -81,7 +81,7 @@ fn take_slot(from: &Server, to: &Server) {
 
 #[test]
 fn a_slot_with_keys_stays_until_they_have_left() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let [first, second] = &two_nodes(&mode.builder());
         let mut client = first.client();
         client.ok("MIDI.SET {bar}1 one");
@@ -156,7 +156,7 @@ fn a_renamed_cluster_command_is_seen() {
 
 #[test]
 fn keys_of_a_slot_that_another_node_takes_are_removed() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let builder = mode.builder().config("appendonly yes");
         let [first, second] = &mut two_nodes(&builder);
         let mut client = first.client();
@@ -172,7 +172,9 @@ fn keys_of_a_slot_that_another_node_takes_are_removed() {
         assert_eq!(client.integer("MIDI.DBSIZE"), 2000, "{mode:?}: the others' slots are its own");
         assert_eq!(new.integer("MIDI.DBSIZE"), 1);
 
-        // Back, and none of them rises again; the AOF has it so, too.
+        // Back, and none of them rises again; the AOF has it so, too. Both ask the host several
+        // times a second whose the slot is, and must have seen the new owner.
+        std::thread::sleep(std::time::Duration::from_millis(500));
         take_slot(second, first);
         wait_until("the keys are gone", || keys_in_slot(second) == 0);
         let left = (0..2000)
@@ -281,14 +283,14 @@ fn counts_must_be_right(client: &mut Client, what: &str) {
 
 #[test]
 fn counts_are_exact() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let mut server = node(mode.builder().config("appendonly yes").config("save \"\""));
         let mut client = server.client();
         client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
         wait_until_up(&mut client);
         at_once(4, |thread| {
             let (mut client, mut random) = (server.client(), Random::new(thread as u64));
-            for _ in 0..1500 {
+            for _ in 0..700 {
                 let key = name(&mut random);
                 let line = match random.below(12) {
                     0..=3 => format!("MIDI.SET {key} v"),
@@ -405,7 +407,7 @@ fn migrate(to: &Server) {
 
 #[test]
 fn a_migration_takes_the_keys_along() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let nodes = two_nodes(&mode.builder());
         if !has_migration(&nodes[0]) {
             return skip("this host has no CLUSTER MIGRATION");
@@ -472,7 +474,7 @@ fn a_migration_takes_the_keys_along() {
 /// once, whatever else closes a gate meanwhile.
 #[test]
 fn what_a_migration_brings_is_logged_once() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let mut nodes = two_nodes(&mode.builder().config("appendonly yes"));
         if !has_migration(&nodes[0]) {
             return skip("this host has no CLUSTER MIGRATION");

@@ -336,7 +336,7 @@ fn fractions_at_random() {
     let server = Mode::Adaptive.server();
     let twin = &mut Twin::new(server.client());
     let mut random = Random::new(2026);
-    for _ in 0..40_000 {
+    for _ in 0..15_000 {
         let (before, step) = (random_number(&mut random), random_number(&mut random));
         push_sum(twin, &before, &step);
     }

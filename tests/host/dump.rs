@@ -298,7 +298,7 @@ const HEADS: [u8; 8] = [0, 0x3f, 0x40, 0x80, 0x81, 0xc0, 0xc3, 0xff];
 /// into the footer, which midi refuses, and other types.
 #[test]
 fn damaged_payloads_do_no_harm() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.server();
         let mut client = server.client();
         let mut random = Random::new(79);

@@ -36,7 +36,7 @@ fn kill(pid: i32) {
 
 #[test]
 fn a_child_that_is_killed() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.builder().with_port().start();
         let (mut client, mut port) = (server.client(), server.midi_client());
         client.ok("MIDI.POPULATE 10000");
@@ -56,6 +56,26 @@ fn a_child_that_is_killed() {
         assert_eq!(number(&mut client, "last_save_keys"), 10_002);
         assert_eq!(number(&mut client, "failed_saves"), 1);
     }
+}
+
+/// A sync of a replica without a file is no save: neither one that works nor one that fails.
+#[test]
+fn a_sync_is_no_save() {
+    let master = Mode::Adaptive.builder().config("repl-diskless-sync-delay 0").start();
+    let mut client = master.client();
+    client.ok("MIDI.SET k v");
+    client.ok("CONFIG SET stop-writes-on-bgsave-error no");
+    kill(long_save(&master));
+    wait_until("it is noticed", || number(&mut client, "failed_saves") == 1);
+    let replica = Mode::Adaptive.server();
+    replica.client().ok(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("it follows", || replica.client().run("MIDI.GET k") == Value::bulk("v"));
+    wait_until("the child has gone", || master.children().is_empty());
+    assert_eq!(number(&mut client, "failed_saves"), 1);
+    assert_eq!(
+        (number(&mut client, "last_save_time"), last_status(&mut client)),
+        (0, "err".into())
+    );
 }
 
 /// A limit on the size of files stands in for a full disk. The signal that comes with it is

@@ -112,7 +112,7 @@ fn round(pair: &Pair, way: &str, first: u64) {
 #[test]
 fn a_failover_takes_back_nothing_that_was_read() {
     let pair = Pair::start(&builder(Mode::Adaptive));
-    for number in 0..failovers(5) as u64 {
+    for number in 0..failovers(3) as u64 {
         for (at, way) in ["FAILOVER", "EXEC", "CLIENT PAUSE"].into_iter().enumerate() {
             round(&pair, way, (number * 3 + at as u64) * 1_000_000);
         }

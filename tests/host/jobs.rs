@@ -48,7 +48,7 @@ fn populating(server: &Server) -> Client {
 
 #[test]
 fn jobs_shows_what_runs() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let (mut two, mut three) = (server.client(), server.client().resp3());
         assert_eq!(two.run("MIDI.JOBS"), Value::Array(vec![]));
@@ -87,7 +87,7 @@ fn check_job(job: &Value) {
 
 #[test]
 fn jobs_cancel_ends_a_job() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut client = server.client();
         client.ok("SELECT 2");
@@ -145,7 +145,7 @@ fn jobs_of(server: &Server, resp3: bool) -> Vec<Value> {
 
 #[test]
 fn midi_jobs_shows_what_runs() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         assert!(jobs_of(&server, false).is_empty());
         let mut client = server.client();

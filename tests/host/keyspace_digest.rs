@@ -62,7 +62,7 @@ fn equal_data_have_equal_digests_in_any_server() {
         found.push(found_here);
         assert_eq!(found[found.len() - 1], found[0], "{what}");
     };
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let ported = Ported::start(mode.builder());
         let (host, port) = (|| ported.host(), || ported.client());
         for (mut filler, mut asker) in [(host(), port()), (port(), host())] {
@@ -128,7 +128,7 @@ fn every_change_changes_it() {
 /// Where the client cannot wait, the digest is the same: in MULTI, in scripts, on either door.
 #[test]
 fn transactions_and_scripts_have_the_same() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let ported = Ported::start(mode.builder());
         let (mut host, mut port) = (ported.host(), ported.client());
         fill(&mut host, 0..500);
@@ -206,7 +206,7 @@ fn writes_elsewhere_do_not_disturb_it() {
 
 #[test]
 fn it_is_a_job() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let ported = Ported::start(mode.builder().load("threads 1"));
         let mut other = ported.host();
         other.ok("MIDI.POPULATE 300000 key 100");

@@ -274,7 +274,7 @@ fn arguments_in_pieces() {
         assert_eq!(client.read(), Value::ok());
         assert!(client.run("MIDI.GET p").bytes() == value(b'p', len));
     }
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.server();
         for len in [33_000, 100_001, 3_000_000] {
             send_in_pieces(&server, len);

@@ -178,7 +178,7 @@ fn long_values_in_transactions_and_scripts() {
 /// Long LCS calls beside writers of their keys: each answer fits some state of both.
 #[test]
 fn values_that_change_meanwhile_are_seen_at_one_moment() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut client = server.client();
         let value = |letter: u8| vec![letter; 3000];

@@ -14,7 +14,7 @@ fn slow_keys(client: &mut Client) {
 
 #[test]
 fn ports_answer_loading() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let mut server = mode
             .builder()
             .with_port()
@@ -103,7 +103,7 @@ fn check_save(server: &Server, save: &str) {
 
 #[test]
 fn reads_go_on_while_the_host_saves() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.builder().with_port().start();
         check_save(&server, "SAVE");
     }

@@ -83,7 +83,7 @@ fn in_multi(client: &mut Client, line: &str) -> Value {
 fn a_move_is_one_transaction_of_the_log() {
     const IN: [&str; 4] = ["MULTI", "DEL k", "MIDI.SET k v", "EXEC"];
     const OUT: [&str; 4] = ["MULTI", "SET k v NX", "MIDI.DEL k", "EXEC"];
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         println!("mode: {mode:?}");
         let mut server = builder(mode).start();
         let (mut client, mut port) = (server.client(), server.midi_client());
@@ -110,7 +110,7 @@ fn a_move_is_one_transaction_of_the_log() {
 /// An EXEC's changes before and after it moves a key belong together, too.
 #[test]
 fn moves_in_transactions_of_the_port() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         println!("mode: {mode:?}");
         let mut server = builder(mode).start();
         let (mut client, mut port) = (server.client(), server.midi_client());
@@ -138,7 +138,7 @@ fn moves_in_transactions_of_the_port() {
 /// A pause holds a move up; nothing is half moved meanwhile.
 #[test]
 fn a_pause_holds_moves_up() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let (mut client, mut admin) = (server.client(), server.client());
         admin.ok("DEBUG POPULATE 200000");
@@ -161,7 +161,7 @@ fn a_pause_holds_moves_up() {
 
 #[test]
 fn a_move_can_be_cancelled() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut admin = server.client();
         for Way { copy, to, .. } in &WAYS {
@@ -244,7 +244,7 @@ fn other_modules_cannot_move_while_writes_are_logged() {
 /// Clients that watch a key, or listen, learn of a move.
 #[test]
 fn a_move_is_noticed() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.builder().with_port().start();
         let (mut client, mut listener) = (server.client(), server.client());
         client.ok("CONFIG SET notify-keyspace-events KEA");

@@ -37,7 +37,7 @@ fn try_run(server: &Server, line: &str) -> Option<Value> {
 
 #[test]
 fn replies_beyond_the_output_limit_are_not_made() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = server(mode, "normal 10mb 0 0");
         let mut other = server.client();
         fill(&mut other);
@@ -73,7 +73,7 @@ fn replies_beyond_the_output_limit_are_not_made() {
 /// Other classes of clients may have other limits.
 #[test]
 fn a_value_is_not_copied_for_a_client_that_may_not_have_it() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = server(mode, "normal 1mb 0 0 pubsub 0 0 0");
         let mut other = server.client();
         assert_eq!(other.integer("MIDI.SETRANGE large 200000000 x"), 200_000_001);
@@ -109,7 +109,7 @@ fn the_limit_is_the_hosts() {
 /// Some hosts do not block clients with subscriptions. Their commands run to the end at once.
 #[test]
 fn a_subscriber_is_answered_whatever_it_asks() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = server(mode, "normal 0 0 0");
         let mut client = server.client().resp3();
         client.send_line("SUBSCRIBE news");

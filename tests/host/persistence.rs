@@ -78,14 +78,14 @@ fn survives_a_crash(load: &str, save: impl Fn(&mut Client)) {
 
 #[test]
 fn save() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         survives_a_crash(&format!("threads 2 {}", mode.arguments()), |client| client.ok("SAVE"));
     }
 }
 
 #[test]
 fn bgsave() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         survives_a_crash(&format!("threads 2 {}", mode.arguments()), |client| {
             client.run("BGSAVE");
             wait_for_save(client);
@@ -131,7 +131,7 @@ fn sigterm_with_save_points() {
 /// A SHUTDOWN that cannot save does not end the server, and midi's writes work again.
 #[test]
 fn a_shutdown_that_fails() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.builder().config("enable-protected-configs yes").start();
         let mut client = server.client();
         client.ok("MIDI.SET k v");
@@ -192,7 +192,7 @@ fn debug_reload_beside_what_is_there() {
 /// Watched keys on both doors, and the caches of tracking clients.
 #[test]
 fn debug_reload_is_a_change() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.builder().with_port().start();
         let mut client = server.client();
         client.ok("MIDI.SET k v");

@@ -76,10 +76,10 @@ fn the_host_writes_on_with_aof() {
 /// Jobs that write go on, and what they write from then on is in the AOF.
 #[test]
 fn jobs_go_on_when_aof_comes() {
-    for (line, keys) in [("MIDI.POPULATE 2000000", 2_000_000), ("MIDI.IMPORT *", 500_000)] {
+    for (line, keys) in [("MIDI.POPULATE 1000000", 1_000_000), ("MIDI.IMPORT *", 200_000)] {
         let mut server = Mode::Adaptive.server();
         let mut client = server.client();
-        client.ok("DEBUG POPULATE 500000");
+        client.ok("DEBUG POPULATE 200000");
         let mut busy = start(&server, line);
         client.ok("CONFIG SET appendonly yes");
         client.ok("CONFIG REWRITE");
@@ -133,7 +133,7 @@ fn is_refusal(reply: &Value) -> bool {
 /// A job that is refused in the middle ends, and no part of it continues.
 #[test]
 fn a_refused_populate_does_not_go_on() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut busy = start(&server, &format!("MIDI.POPULATE {MANY}"));
         let mut client = server.client();
@@ -149,7 +149,7 @@ fn a_refused_populate_does_not_go_on() {
 
 #[test]
 fn a_refused_import_does_not_go_on() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut client = server.client();
         client.ok("DEBUG POPULATE 500000");
@@ -163,7 +163,7 @@ fn a_refused_import_does_not_go_on() {
 #[test]
 fn a_replica_that_comes_gets_what_a_running_populate_writes() {
     const KEYS: i64 = 300_000;
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let replica = mode.server();
         let mut busy = start(&server, &format!("MIDI.POPULATE {KEYS}"));
@@ -208,7 +208,7 @@ fn export_is_replicated() {
 /// A server that becomes a replica during midi's work.
 #[test]
 fn work_ends_well_when_the_role_changes() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         for line in ["MIDI.POPULATE 3000000", "MIDI.KEYS *", "MIDI.EXPORT *", "MIDI.IMPORT *"] {
             let primary = Builder::plain().start();
             primary.client().ok("SET native 1");

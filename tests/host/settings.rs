@@ -313,7 +313,7 @@ fn the_packages_settings_outlive_config_rewrite() {
 
 #[test]
 fn max_jobs_is_kept() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.builder().load("max-jobs 2").start();
         let (mut one, mut two, mut three) = (server.client(), server.client(), server.client());
         // More keys than the jobs make before they are ended.

@@ -7,9 +7,6 @@ use crate::common::{
     Client, Mode, Random, Server, Value, at_once, encoded, in_all_modes, wait_until,
 };
 
-/// The modes in which long commands are jobs.
-const WITH_JOBS: [Mode; 2] = [Mode::Adaptive, Mode::Pool];
-
 /// The server is as before: no blocked client, no queue, no jobs, and it works.
 fn check_healthy(server: &Server) {
     server.wait_until_idle();
@@ -160,7 +157,7 @@ const MANY: i64 = 30_000_000;
 
 #[test]
 fn jobs_of_vanished_clients_stop() {
-    for mode in WITH_JOBS {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         drop(populating(&server, MANY));
         server.wait_until_idle();
@@ -176,7 +173,7 @@ fn jobs_of_vanished_clients_stop() {
 
 #[test]
 fn a_cancelled_job_stops_and_says_so() {
-    for mode in WITH_JOBS {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut admin = server.client();
         for id in ["0", "-1", "12345678"] {
@@ -200,11 +197,11 @@ fn a_cancelled_job_stops_and_says_so() {
 
 #[test]
 fn other_kinds_of_jobs_can_be_cancelled() {
-    for mode in WITH_JOBS {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let mut admin = server.client();
-        admin.ok("DEBUG POPULATE 1000000");
-        admin.ok("MIDI.POPULATE 2000000 own");
+        admin.ok("DEBUG POPULATE 400000");
+        admin.ok("MIDI.POPULATE 800000 own");
         for line in ["MIDI.IMPORT *", "MIDI.EXPORT own:*", "MIDI.KEYS *"] {
             // Some end by themselves within half a second, perhaps before they are cancelled.
             wait_until("it is cancelled", || {
@@ -238,7 +235,7 @@ fn vanished_clients_of_safemode() {
 /// Long commands beyond the limit are refused, and the running ones continue.
 #[test]
 fn a_storm_of_jobs_meets_its_limit() {
-    for mode in WITH_JOBS {
+    for mode in Mode::with_jobs() {
         let server = mode.builder().load("max-jobs 8").start();
         server.client().ok("MIDI.POPULATE 200000");
         let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
@@ -272,7 +269,7 @@ fn a_storm_of_jobs_meets_its_limit() {
 /// A refused flush has no effect.
 #[test]
 fn a_refused_flush_has_no_effect() {
-    for mode in WITH_JOBS {
+    for mode in Mode::with_jobs() {
         let server = mode.builder().load("max-jobs 1").start();
         let (mut client, job) = populating(&server, MANY);
         let mut admin = server.client();
@@ -301,7 +298,7 @@ fn a_storm_of_connections_beside_work() {
             client.run("PING");
         };
         crate::common::beside(server, 6, storm, || {
-            for round in 0..3000 {
+            for round in 0..1000 {
                 let value = round.to_string();
                 worker.ok(&format!("MIDI.SET mine {value}"));
                 assert_eq!(worker.run("MIDI.GET mine"), Value::bulk(value));
@@ -329,13 +326,13 @@ fn set_and_get(client: &mut Client, random: &mut Random) {
 /// The host's own threads read the clients' commands.
 #[test]
 fn io_threads_of_the_host() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server =
             mode.builder().config("io-threads 2").config("io-threads-do-reads yes").start();
         at_once(8, |number| {
             let mut client = server.client();
             let mut random = Random::new(number as u64);
-            for _ in 0..100 {
+            for _ in 0..40 {
                 set_and_get(&mut client, &mut random);
             }
         });

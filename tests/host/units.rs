@@ -7,7 +7,7 @@ use crate::common::{Client, Mode, Random, Server, Value, beside, wait_until};
 
 /// Servers with few shards, so that clients often conflict.
 fn in_all_crowded_modes(body: impl Fn(Mode, &Server)) {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         println!("mode: {mode:?}");
         body(mode, &mode.builder().load("shards 4").start());
     }
@@ -266,7 +266,7 @@ fn a_script_that_yields_stays_one_unit() {
             if redis.call('MIDI.GET', 'k') ~= 'mine' then return 'changed' end \
         end \
         return redis.call('MIDI.GET', 'k')";
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.builder().load("shards 4").config("busy-reply-threshold 20").start();
         let write = |client: &mut Client, random: &mut Random| {
             // The host lets these through while a script is busy. WATCH uses the unit's own shard.
@@ -280,7 +280,7 @@ fn a_script_that_yields_stays_one_unit() {
         };
         beside(&server, 12, write, || {
             let mut client = server.client();
-            for _ in 0..10 {
+            for _ in 0..5 {
                 assert_eq!(client.call(&["EVAL", SCRIPT, "0"]), Value::bulk("mine"), "{mode:?}");
             }
         });
@@ -291,7 +291,7 @@ fn a_script_that_yields_stays_one_unit() {
 /// A killed script ends its unit too.
 #[test]
 fn a_killed_script_leaves_nothing_behind() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let server = mode.builder().load("shards 4").config("busy-reply-threshold 20").start();
         let mut client = server.client();
         client.ok("MIDI.SET k 1");
@@ -312,7 +312,7 @@ fn a_killed_script_leaves_nothing_behind() {
 /// ends a turn of the main loop, which would otherwise sleep.
 #[test]
 fn tokens_are_given_back_at_the_end_of_each_unit() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         // The main loop wakes by itself only once a second.
         let server = mode.builder().load("shards 4").config("hz 1").start();
         let mut client = server.client();

@@ -132,7 +132,7 @@ fn a_replica_that_its_clients_may_write_to() {
 
 #[test]
 fn aof_from_the_start() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let builder = mode.builder().config("appendonly yes").config("appendfsync always");
         let mut server = builder.start();
         let mut client = server.client();
@@ -316,7 +316,7 @@ fn the_gate_moves_under_load() {
 /// A running POPULATE stops when there is no memory for it.
 #[test]
 fn long_writes_stop_when_the_gate_closes() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
+    for mode in Mode::with_jobs() {
         let server = mode.server();
         let (mut client, mut admin) = (server.client(), server.client());
         client.send_line("MIDI.POPULATE 30000000");

@@ -321,6 +321,25 @@ fn a_host_without_subscribe_is_told_of() {
     assert!(renamed.server.log().contains("cannot subscribe"));
 }
 
+/// All clients share the connection on which the host confirms names.
+#[test]
+fn names_are_bounded() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut client = ported.client();
+    client.ok("SET k v");
+    for command in ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
+        let refused = client.call(&[command, "c", &"*".repeat((64 << 10) + 1)]);
+        assert_eq!(
+            refused,
+            Value::error("ERR channel exceeds maximum allowed size (midi.max-channel-bytes 65536)")
+        );
+        assert_eq!(client.run("GET k"), Value::bulk("v"), "nothing has begun");
+    }
+    ported.host().ok("CONFIG SET midi.max-channel-bytes 3");
+    assert!(client.run("SUBSCRIBE long").is_error());
+    assert_eq!(message(client.run("SUBSCRIBE c")), ["subscribe", "c", "1"]);
+}
+
 #[test]
 fn who_does_not_read_costs_its_own_connection() {
     let limits = "client-output-buffer-limit pubsub 1mb 0 0";

@@ -593,7 +593,7 @@ fn stream(mut client: Client, lines: &[&str]) -> Vec<Value> {
 #[test]
 fn client_reply_mutes_as_in_redis() {
     let (redis, ported) = (plain(), ported());
-    let scenes: [&[&str]; 12] = [
+    let scenes: [&[&str]; 13] = [
         &["PING a", "CLIENT REPLY OFF", "PING b", "FOO", "GET k", "CLIENT REPLY ON", "PING c"],
         &["CLIENT REPLY SKIP", "PING a", "PING b", "GET k"],
         &["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "PING a", "PING b"],
@@ -602,6 +602,7 @@ fn client_reply_mutes_as_in_redis() {
         &["CLIENT REPLY OFF", "PING a", "RESET", "PING b"],
         &["CLIENT REPLY SKIP", "RESET", "PING a"],
         &["CLIENT REPLY SKIP", "", "PING a", "PING b"],
+        &["CLIENT REPLY SKIP", "PUBLISH c m", "", "PING a"],
         &["CLIENT REPLY SKIP", "PING a", "", "PING b", "CLIENT REPLY OFF", "", "PING c"],
         &[
             "CLIENT REPLY SKIP",
@@ -629,6 +630,14 @@ fn client_reply_mutes_as_in_redis() {
         redis.client().ok("FLUSHALL");
         ported.client().ok("FLUSHALL");
     }
+}
+
+#[test]
+fn long_patterns_of_command_list_are_refused() {
+    let ported = ported();
+    let pattern = format!("*[{}", "a".repeat(5000));
+    let refused = ported.client().call(&["COMMAND", "LIST", "FILTERBY", "PATTERN", &pattern]);
+    assert!(refused.text().contains("midi.max-pattern-bytes 4096"), "{refused:?}");
 }
 
 #[test]

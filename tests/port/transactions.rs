@@ -463,7 +463,7 @@ fn watched_keys_that_exec_does_not_write_count_as_well() {
 /// Any command may be between MULTI and EXEC; it runs in its place.
 #[test]
 fn long_commands_run_within_a_transaction() {
-    for mode in Mode::ALL {
+    for mode in Mode::tried() {
         let ported = Ported::start(mode.builder());
         let (mut client, mut host) = (ported.client(), ported.host());
         host.ok("SET h:1 one");
