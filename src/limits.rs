@@ -478,8 +478,6 @@ pub const UNAUTHENTICATED_OUTPUT_BYTES: usize = 1 << 10;
 
 /// An argument list that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;
-/// A worker keeps the memory of an emptied transaction for the next MULTI, up to this size.
-pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;
 
 /// EXECs before which the log's tail is handed over, after a command was seen that pauses clients:
 /// it may be queued in one of them, and Redis 7.0 does not tell in whose. A hand-over takes about

@@ -122,6 +122,9 @@ errors! {
     /// A pattern longer than `midi.max-pattern-bytes`.
     PatternTooLong(limit: usize) =>
         format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})"),
+    /// The name of a channel, or a pattern, longer than `midi.max-channel-bytes`.
+    ChannelTooLong(limit: usize) =>
+        format!("ERR channel exceeds maximum allowed size (midi.max-channel-bytes {limit})"),
     /// A key longer than `midi.max-key-bytes`.
     KeyTooLong(limit: usize) =>
         format!("ERR key exceeds maximum allowed size (midi.max-key-bytes {limit})"),

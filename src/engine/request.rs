@@ -138,6 +138,16 @@ impl Request {
         matches!(&self.origin, Origin::Worker { client, .. } if client.is_gone())
     }
 
+    /// Whether it is a write.
+    pub fn writes(&self) -> bool {
+        COMMANDS[self.call.command].flags.write
+    }
+
+    /// Whether it may need memory for keys of several shards.
+    pub(super) fn brings_several_keys(&self) -> bool {
+        COMMANDS[self.call.command].flags.deny_oom && !self.is_on_one_shard()
+    }
+
     /// Whether it needs one shard only.
     pub(super) fn is_on_one_shard(&self) -> bool {
         COMMANDS[self.call.command].is_on_one_shard(self.call.args.len())

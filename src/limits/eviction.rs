@@ -10,6 +10,10 @@ pub const BUCKETS_PER_VICTIM: u32 = 32;
 /// How many keys a write evicts in its shard before it runs: some 4 µs.
 pub const VICTIMS_PER_WRITE: usize = 8;
 
+/// And how many more for each key of a command on several keys, or of a transaction: in the whole
+/// of its shards. As many bytes as it brings, unless its values are larger than those of others.
+pub const VICTIMS_PER_KEY: usize = 2;
+
 /// How many searches for a key to evict the main thread makes after a command of its own, where
 /// writes have brought more than they have evicted: some 50 µs if each finds one.
 pub const SEARCHES_ON_MAIN: usize = 64;

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+/// `midi.max-channel-bytes`: the name of a channel, or a pattern, to which a client of a port
+/// subscribes. The host sends it to the listener, which all clients share.
+pub const MAX_CHANNEL_BYTES_DEFAULT: i64 = 64 << 10;
+/// The maximum: far below [`PUBSUB_OUTPUT_HARD`], at which the host would close the listener.
+pub const MAX_CHANNEL_BYTES: i64 = 1 << 20;
+
 /// Bytes of messages that workers have not given to their clients. Above it the listener reads no
 /// more, and the host's own output limit counts what it sends.
 pub const UNHEARD_BYTES: usize = 32 << 20;

@@ -32,3 +32,10 @@ pub const SHARED_READ_ARGUMENTS: usize = 256;
 /// So many reads in a row, beside a write, hold their shards together with it. More of them are a
 /// group of their own, which may share its shards.
 pub const READS_BESIDE: usize = 4;
+
+/// A worker keeps the memory of an emptied transaction for the next MULTI, up to this size.
+pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;
+
+/// What EXEC takes for each command, until it is answered: its step, its reply, and its arguments'
+/// places, which lists have that double their room.
+pub const EXEC_COMMAND_BYTES: usize = 512;

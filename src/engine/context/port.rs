@@ -180,6 +180,8 @@ pub enum CertificateName {
 pub struct PortSettings {
     /// `midi.maxclients`: connections of all ports together.
     pub max_clients: AtomicUsize,
+    /// `midi.max-channel-bytes`.
+    pub max_channel_bytes: AtomicUsize,
     /// `midi.timeout` in seconds: idle connections are closed after it; 0 is never.
     pub timeout: AtomicUsize,
     /// `midi.tcp-keepalive` in seconds; 0 is off.
@@ -230,6 +232,7 @@ impl Default for PortSettings {
         let size = |limit: i64| AtomicUsize::new(limit as usize);
         PortSettings {
             max_clients: size(limits::MAX_CLIENTS_DEFAULT),
+            max_channel_bytes: size(limits::MAX_CHANNEL_BYTES_DEFAULT),
             timeout: AtomicUsize::new(0),
             keepalive: AtomicUsize::new(0),
             query_limit: size(limits::QUERY_LIMIT_DEFAULT),

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::all_keys;
-use super::eviction::make_room;
+use super::eviction::{make_room, make_room_for_many};
 use super::short::{read_shared, run_short};
 use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OneKey, Reply};
 use crate::engine::Engine;
@@ -383,6 +383,7 @@ impl Engine {
             .shards()
             .take_many(&shards_of(self.shards(), &names), taking)
             .ok_or(Outcome::Busy)?;
+        make_room_for_many(&self.ledger, slot, [call].into_iter(), &mut held);
         let result = self.with_held(slot, call, &names, &mut held, run);
         self.ledger.release_many(slot, held);
         result

@@ -10,10 +10,11 @@ use crate::engine::Engine;
 use crate::engine::call::{Call, Taking};
 use crate::engine::jobs::Progress;
 use crate::engine::ledger::{Eviction, Gates, Ledger, Scope, Search};
-use crate::engine::shards::HeldShard;
+use crate::engine::shards::{HeldShard, ManyHeld};
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{
-    BUCKETS_PER_VICTIM, EXPIRY_TICK, SEARCHES_ON_MAIN, SHARDS_ON_MAIN, SLICE, VICTIMS_PER_WRITE,
+    BUCKETS_PER_VICTIM, EXPIRY_TICK, SEARCHES_ON_MAIN, SHARDS_ON_MAIN, SLICE, VICTIMS_PER_KEY,
+    VICTIMS_PER_WRITE,
 };
 use crate::store::Store;
 
@@ -51,38 +52,80 @@ fn make_room_in(
     }
     for scope in ledger.eviction.scopes_of(call.db) {
         if ledger.eviction.evicts(scope) && may_evict(ledger, slot) {
-            evict_in(ledger, slot, shard, held, scope);
+            evict_in(ledger, slot, shard, held, scope, &mut { VICTIMS_PER_WRITE });
         }
     }
     Ok(())
 }
 
-/// Evicts a few keys of a shard that is above its share.
+/// As [`make_room`], before commands on several keys, or those of a transaction, whose shards are
+/// all held. What they are refused for is not looked at here.
+#[inline]
+pub(super) fn make_room_for_many<'c, 'a: 'c>(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    calls: impl Iterator<Item = &'c Call<'a>>,
+    held: &mut ManyHeld<'_>,
+) {
+    if ledger.eviction.is_on() {
+        make_room_in_many(ledger, slot, &mut calls.filter(|call| call.row().flags.deny_oom), held);
+    }
+}
+
+#[cold]
+fn make_room_in_many<'c, 'a: 'c>(
+    ledger: &Ledger,
+    slot: &ThreadSlot,
+    calls: &mut dyn Iterator<Item = &'c Call<'a>>,
+    held: &mut ManyHeld<'_>,
+) {
+    ledger.look_at_memory(slot);
+    let (mut scopes, mut left) = (SmallVec::<[Scope; 4]>::new(), VICTIMS_PER_WRITE);
+    for call in calls {
+        left += VICTIMS_PER_KEY * call.row().key_arguments(&call.args).len();
+        for scope in ledger.eviction.scopes_of(call.db) {
+            if !scopes.contains(&scope) && ledger.eviction.evicts(scope) {
+                scopes.push(scope);
+            }
+        }
+    }
+    if !may_evict(ledger, slot) {
+        return;
+    }
+    for scope in scopes {
+        for (shard, held) in held.iter_mut() {
+            evict_in(ledger, slot, *shard, held, scope, &mut left);
+        }
+    }
+}
+
+/// Evicts a few keys of a shard that is above its share, no more than are `left`.
 fn evict_in(
     ledger: &Ledger,
     slot: &ThreadSlot,
     shard: u32,
     held: &mut HeldShard<'_>,
     scope: Scope,
+    left: &mut usize,
 ) {
     let share = ledger.eviction.share(scope, ledger.shards.count());
-    for _ in 0..VICTIMS_PER_WRITE {
+    while *left > 0 {
         let is_enough = bytes_in(held, scope) <= share || !ledger.eviction.evicts(scope);
         if is_enough || ledger.evict_one(slot, shard, held, scope) != Search::Freed {
             break;
         }
+        *left -= 1;
     }
 }
 
 /// Whether this thread may evict now.
 fn may_evict(ledger: &Ledger, slot: &ThreadSlot) -> bool {
     let mode = ledger.mode();
-    let is_open = mode.is_open_to_workers()
-        || slot.is_main()
-            && mode.is_logged()
-            && !ledger.admission.gates().has(Gates::WRITES_PAUSED);
+    let is_open = mode.is_open_to_workers() || slot.is_main() && mode.is_logged();
+    // Neither while clients are paused, in any mode, nor while the host imports keys.
+    const KEPT: Gates = Gates::WRITES_PAUSED.and(Gates::IMPORTING);
     is_open
-        && !ledger.admission.gates().has(Gates::LOG_FULL.and(Gates::NOTIFICATIONS))
+        && !ledger.admission.gates().has(KEPT.and(Gates::LOG_FULL).and(Gates::NOTIFICATIONS))
         && !slot.locked().is_some_and(|locked| ledger.shards.is_in_unit(locked))
 }
 
@@ -246,6 +289,11 @@ impl Evicting {
                 }
                 continue;
             };
+            // Asked again with the token: the keyspace may have been closed since.
+            if !may_evict(&engine.ledger, slot) {
+                engine.shards().let_go(shard, held);
+                break;
+            }
             progress = Progress::More;
             // Where no shard above its share has a key that may go, the others have.
             let is_first_round = self.in_vain < count || self.are_kept;

@@ -407,6 +407,7 @@ impl Engine {
             }
             self.attempt_outlined(slot, call, Taking::Wait(locked), transcript)
         });
+        evict_on_main(&self.ledger, slot);
         match resumed {
             Resumed::Answered(request) if request.is_of_host() && request.reply.is_large() => {
                 self.context().reply_on_worker(request);

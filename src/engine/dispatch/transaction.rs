@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 
 use super::attempt::is_watched;
+use super::eviction::make_room_for_many;
 use crate::command::{Action, Error, Reply};
 use crate::engine::Engine;
 use crate::engine::call::{Call, Outcome, Taking};
@@ -134,7 +135,7 @@ impl Engine {
         slot: &'e ThreadSlot,
         mut shards: ShardNumbers,
         watching: &Watching,
-        calls: impl Iterator<Item = &'c Call<'a>>,
+        calls: impl Iterator<Item = &'c Call<'a>> + Clone,
     ) -> Result<(Holding<'e>, UnixMs), Apart> {
         shards.extend(watching.keys.iter().map(|watched| watched.shard));
         shards.sort_unstable();
@@ -145,10 +146,12 @@ impl Engine {
             self.ledger.begin_group(slot);
         }
         let mut holding = Holding { engine: self, slot, held };
-        if holding.is_for_main(calls) {
+        if holding.is_for_main(calls.clone()) {
             holding.let_go();
             return Err(Apart::NeedsMain);
         }
+        // Of a key that it watches it learns then, as it would on the host.
+        make_room_for_many(&self.ledger, slot, calls, &mut holding.held);
         // Read while the shards are held, so that no key that has expired by then was removed
         // earlier.
         let now = Now::at((self.config().clock)());

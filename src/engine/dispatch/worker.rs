@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::engine::call::Taking;
 use crate::engine::context::{ForMain, JobPart, Message, Port, Workers};
 use crate::engine::jobs::{Progress, free_flushed};
-use crate::engine::ledger::{Gate, Intent};
+use crate::engine::ledger::{Gate, Gates, Intent};
 use crate::engine::request::Request;
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
@@ -307,6 +307,11 @@ impl<'a> Worker<'a> {
 
     fn run_request(&mut self, request: Box<Request>) -> bool {
         let (engine, slot) = (self.engine, self.slot);
+        if engine.gates().has(Gates::EVICTING) && request.brings_several_keys() {
+            // Its client waits anyway. This worker evicts before it asks again.
+            self.requests.push_back(request);
+            return false;
+        }
         let resumed =
             engine.resume(slot, request, Panic::Caught(self.on_panic), |call, transcript| {
                 engine.attempt_outlined(slot, call, Taking::WORKER, transcript)

@@ -380,14 +380,14 @@ impl Ledger {
         removed
     }
 
-    /// Sets a key to a hash of these fields: name, value, expiry; one that exists only if
-    /// `replace`. There is at least one field, and no name comes twice. True if it was set.
-    pub fn put_hash<'f>(
+    /// Sets a key to a hash whose fields `fill` sets, at least one; one that exists only if
+    /// `replace`. True if it was set.
+    pub fn put_hash(
         &self,
         locked: Locked<'_>,
         db: u32,
         key: &[u8],
-        fields: impl Iterator<Item = (&'f [u8], &'f [u8], Option<UnixMs>)>,
+        fill: impl FnOnce(&mut Edit<'_>),
         expire_at: Option<UnixMs>,
         replace: bool,
     ) -> bool {
@@ -399,10 +399,7 @@ impl Ledger {
                 return;
             }
             edit.remove();
-            for (name, value, expire_at) in fields {
-                // The key has just been removed: it is no other type.
-                let _ = edit.set_field(name, Value::Inline(value), expire_at);
-            }
+            fill(edit);
             if expire_at.is_some() {
                 edit.expire_at(expire_at);
             }

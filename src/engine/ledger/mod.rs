@@ -51,8 +51,8 @@ use super::call::Call;
 use super::context::Context;
 use super::shards::{HeldShard, InHand, Shards, SharedShard};
 use super::slot::ThreadSlot;
-use crate::command::Error;
 use crate::command::slot::slot_of;
+use crate::command::{Error, OtherDbs};
 use crate::sync::Locked;
 
 /// The one end of every edit, and of every hold.
@@ -193,10 +193,19 @@ impl Ledger {
         self.context().wake_ports();
     }
 
-    /// Why a command that may need memory is refused in this database.
+    /// Why a command that may need memory is refused in the database that it would fill.
     #[inline]
     pub(in crate::engine) fn refusal_in_database(&self, call: &Call<'_>) -> Option<Error> {
-        if call.row().flags.deny_oom { self.refusal_in(call.db) } else { None }
+        if !call.row().flags.deny_oom {
+            return None;
+        }
+        match call.row().other_dbs {
+            // COPY: its own one, or the one that it names.
+            OtherDbs::Named(of) => {
+                of(&call.args, call.db).last().and_then(|&db| self.refusal_in(db))
+            }
+            _ => self.refusal_in(call.db),
+        }
     }
 
     /// Why writes that may need memory are refused in this database.
@@ -252,8 +261,10 @@ impl Ledger {
             let is_above = eviction.note_sum(Scope::All, self.books.totals().bytes);
             let policy = eviction.policy();
             let left = if policy.is_volatile() { self.books.expiring() } else { self.books.keys() };
-            let evicts = policy.evicts() && left > 0 && !eviction.is_stuck();
-            let is_full = if policy.evicts() { eviction.has_no_room() } else { is_above };
+            // The host evicts nothing while it imports keys.
+            let may_evict = policy.evicts() && !self.admission.gates().has(Gates::IMPORTING);
+            let evicts = may_evict && left > 0 && !eviction.is_stuck();
+            let is_full = if may_evict { eviction.has_no_room() } else { is_above };
             gates = gates
                 .and_if(evicts && eviction.is_far_above(), Gates::EVICTING)
                 .and_if(!evicts && is_full, Gates::FULL);
@@ -265,6 +276,7 @@ impl Ledger {
     fn may_expire(&self) -> bool {
         !self.admission.is_closed_to_workers()
             && !self.admission.expiry_rests()
+            && !self.admission.gates().has(Gates::WRITES_PAUSED)
             && !self.is_log_full()
             && !self.admission.has_notification_backlog()
     }
@@ -282,6 +294,8 @@ impl Ledger {
                 self.admission.set_mode(word);
             }
             all.release();
+            // An import of the host's begins or ends, perhaps: nothing is evicted in it.
+            self.add_up_memory();
         }
         if are_waited_for {
             self.context().wake_ports();

@@ -18,7 +18,7 @@
 use smallvec::SmallVec;
 
 use super::{Entry, KeyHasher, Table, UnixMs};
-use crate::limits::BUCKETS_PER_VICTIM;
+use crate::limits::{BUCKETS_PER_VICTIM, LINES_OF_STRING};
 use crate::store::bucket::SlotMarks;
 use crate::store::segment::BucketSlot;
 
@@ -126,23 +126,42 @@ impl Table {
             let Some(found) = self.next_candidate(victims, &mut buckets) else { continue };
             let is_spared = !matches!(victims.first, First::Any) && self.has_second_chance(found);
             if !is_spared && !self.is_kept(found, keep) {
-                return Evicted::Entry(self.take_found(hasher, found));
+                let evicted = self.take_found(hasher, found);
+                self.prefetch_candidate(victims);
+                return Evicted::Entry(evicted);
             }
         }
         Evicted::NotYet
     }
 
-    /// The next key that the policy stops at, if it is in the bucket where the hand is; else the
-    /// hand goes on to the next bucket.
-    fn next_candidate(&mut self, victims: Victims, buckets: &mut u32) -> Option<FoundKey> {
+    /// Prefetches the key that is probably evicted next: it is read then, after many others.
+    fn prefetch_candidate(&self, victims: Victims) {
+        let (stops, hand) = self.next_stop(victims);
+        // An empty table has no directory.
+        let Some(&segment) = self.directory.get(self.cell(hand.order())) else { return };
+        let segment = &self.segments[segment as usize];
+        let next = segment.next_marked(hand.order(), hand.slot(), |marks| stops.at(marks));
+        if let Some((place, _)) = next {
+            segment.entry(place).prefetch(LINES_OF_STRING);
+        }
+    }
+
+    /// What the hand that moves next stops at, and where it is.
+    fn next_stop(&self, victims: Victims) -> (Stops, Hand) {
         // Of the keys that have an expiry nobody knows how many are on probation.
         let main = match victims.first {
             First::Unused(share) if !victims.volatile => Some(self.turn_of_main(share)),
             _ => None,
         };
-        let stops = Stops { main, volatile: victims.volatile };
-        let on_probation = main == Some(false);
-        let mut hand = if on_probation { self.hands.probation } else { self.hands.main };
+        let hand = if main == Some(false) { self.hands.probation } else { self.hands.main };
+        (Stops { main, volatile: victims.volatile }, hand)
+    }
+
+    /// The next key that the policy stops at, if it is in the bucket where the hand is; else the
+    /// hand goes on to the next bucket.
+    fn next_candidate(&mut self, victims: Victims, buckets: &mut u32) -> Option<FoundKey> {
+        let (stops, mut hand) = self.next_stop(victims);
+        let on_probation = stops.main == Some(false);
         let segment = self.directory[self.cell(hand.order())] as usize;
         let of_segment = &self.segments[segment];
         let found = of_segment.next_marked(hand.order(), hand.slot(), |marks| stops.at(marks));

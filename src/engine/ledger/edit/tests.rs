@@ -5,7 +5,7 @@ use super::*;
 use crate::command::{Action, Args, Error, host_commands};
 use crate::engine::testing::{Said, number_of, open_engine};
 use crate::engine::{Engine, Outcome, StagedKey, Staging, Taking};
-use crate::store::{Traits, Type};
+use crate::store::{Edit, Traits, Type, Value};
 use crate::sync::LOCKED;
 
 /// When the keys of these tests are due.
@@ -459,8 +459,10 @@ fn due_fields_are_removed_and_the_key_with_the_last() {
 #[test]
 fn a_copied_hash_replaces_a_key_only_if_asked_to() {
     let tested = Tested::new();
-    let field = || std::iter::once((&b"f"[..], &b"copied"[..], None));
-    let put = |replace| tested.engine.ledger.put_hash(LOCKED, 0, b"h", field(), None, replace);
+    let fill = |edit: &mut Edit<'_>| {
+        let _ = edit.set_field(b"f", Value::Inline(b"copied"), None);
+    };
+    let put = |replace| tested.engine.ledger.put_hash(LOCKED, 0, b"h", fill, None, replace);
     tested.engine.ledger.notifications.set_listening(LOCKED, true);
     tested.say("set h own");
     tested.notifications();

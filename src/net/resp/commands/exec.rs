@@ -212,7 +212,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    pub(super) fn calls(&self) -> impl Iterator<Item = &Call<'a>> {
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call<'a>> + Clone {
         self.steps.iter().filter_map(|step| match step {
             ExecStep::Run(call) => Some(call),
             _ => None,
