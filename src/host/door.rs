@@ -88,6 +88,7 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
         true
     });
     if !done {
+        guarded((), || replay::has_panicked(ctx));
         // No other command may be taken for the author of this one's changes.
         guarded((), || notifications::tell(ctx.locked(), None));
         HostReply::new(ctx).error(&Error::Internal.bare_text());

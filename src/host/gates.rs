@@ -28,7 +28,7 @@ use midi_module_api as raw;
 use super::api::{Ctx, InfoSection};
 use super::instance::instance;
 use super::pause::Paused;
-use super::persistence::{hand_over, save_points};
+use super::persistence::{hand_over, loading, save_points};
 use super::state::gates::HostGates;
 use super::{config, guarded};
 use crate::engine::{Gates, Locked};
@@ -87,6 +87,10 @@ impl HostGates {
     /// A tick of the host's cron: reads everything, or at rest once a second what may change by
     /// itself. Returns whether it has.
     pub fn on_cron(&self, ctx: Ctx<'_>) -> bool {
+        if !self.has_ticked.replace(true) {
+            loading::role_is_known(ctx);
+            self.may_change();
+        }
         let is_busy = self.is_busy();
         if !self.rest.lock().asks(Instant::now(), is_busy) {
             return false;
@@ -222,7 +226,10 @@ impl HostGates {
         let (here, locked) = (instance(), ctx.locked());
         // Loading beside the old data does not block commands.
         let beside = has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
-        let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || here.doing.loads();
+        // In a cluster the host finds out in its first cron that it is a replica.
+        let has_role = !has(raw::REDISMODULE_CTX_FLAGS_CLUSTER) || self.has_ticked.get();
+        let loads =
+            has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || here.doing.loads() || !has_role;
         let paused = here.pause.look(locked);
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
         let as_master = replica && self.is_demoted_in_exec(flags);

@@ -124,7 +124,7 @@ fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
         sink.field("loading_expected_keys", stats.expected_keys);
         sink.field("loading_bytes", stats.bytes);
     }
-    sink.field("last_save_status", if saves.last_failed { "err" } else { "ok" });
+    sink.field("last_save_status", if saves.have_failed.contains(&true) { "err" } else { "ok" });
     sink.field("mode", engine.mode().name());
     journal_fields(engine, sink);
 }

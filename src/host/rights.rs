@@ -7,7 +7,8 @@ use std::sync::Arc;
 use midi_module_api as raw;
 use smallvec::SmallVec;
 
-use super::api::{Ctx, api, reply_text, take_reply};
+use super::api::{Ctx, api, is_connected, reply_text, take_reply};
+use super::modules::is_midi_alone;
 use super::string::OwnString;
 use super::users::USERS;
 use crate::command::{Access, Error, WalkStep};
@@ -76,10 +77,12 @@ pub enum Asker {
     Nobody,
 }
 
+/// The host's own commands: its master's, and those of the AOF.
+const WITHOUT_USER: u32 =
+    raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+
 /// In whose name the command of this context runs.
 pub fn asker(ctx: Ctx<'_>) -> Asker {
-    const WITHOUT_USER: u32 =
-        raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
     // SAFETY: a command's context, and names that the host has made for us. RM_GetCurrentUserName
     // is called only if there is a user.
     unsafe {
@@ -102,10 +105,23 @@ pub fn asker(ctx: Ctx<'_>) -> Asker {
 /// asked by that id would take the one for the other.
 pub fn client_of(ctx: Ctx<'_>) -> Option<u64> {
     const POOLED: u32 = raw::REDISMODULE_CTX_FLAGS_LUA | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+    // Only from such a call a pooled client has neither flag.
+    (!calls_may_block() && ctx.flags() & POOLED == 0).then(|| ctx.client_id())
+}
+
+/// Whether an RM_Call of this host may block (`K`, from 7.2 on).
+fn calls_may_block() -> bool {
     // SAFETY: filled in at load, and never changed.
-    let calls_may_block = unsafe { raw::RedisModule_CallReplyPromiseSetUnblockHandler }.is_some();
-    // Only from such a call, which later hosts have, a pooled client has neither flag.
-    (!calls_may_block && ctx.flags() & POOLED == 0).then(|| ctx.client_id())
+    unsafe { raw::RedisModule_CallReplyPromiseSetUnblockHandler }.is_some()
+}
+
+/// Whether a command that may block, outside scripts, was called by another module. Not known of
+/// a call in a user's name by a pooled client that still has the id of a connected one.
+pub fn is_of_module(ctx: Ctx<'_>) -> bool {
+    calls_may_block()
+        && !is_midi_alone()
+        && ctx.flags() & WITHOUT_USER == 0
+        && (!is_connected(ctx.client_id()) || !has_user(ctx))
 }
 
 /// Whether a context's client has a user: a script's has its caller's, an RM_Call's has none. If

@@ -71,7 +71,7 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 27] = [
+pub static NUMBERS: [Number; 28] = [
     fixed("threads", 0, limits::THREADS),
     fixed("shards", 0, limits::SHARDS),
     // Read with the host's own limit: see `eviction.rs`.
@@ -114,6 +114,12 @@ pub static NUMBERS: [Number; 27] = [
     number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, |live| {
         &live.port.max_clients
     }),
+    Number {
+        max: limits::MAX_CHANNEL_BYTES,
+        ..size("max-channel-bytes", limits::MAX_CHANNEL_BYTES_DEFAULT, 1, |live| {
+            &live.port.max_channel_bytes
+        })
+    },
     number("timeout", 0, 0..=i32::MAX as i64, |live| &live.port.timeout),
     number("tcp-keepalive", 0, 0..=i32::MAX as i64, |live| &live.port.keepalive),
     size(

@@ -17,7 +17,7 @@ use super::moves::Moving;
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript, logged_name, unpacked_hash};
 use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
-use crate::store::{UnixMs, Value};
+use crate::store::{Edit, UnixMs, Value};
 
 /// A value of this size or more has a plain encoding in every host, so it can be read in place.
 /// Reading a shorter one in place would change its encoding.
@@ -176,8 +176,15 @@ impl Import {
         let hash = unpacked_hash(&payload, &limits)?;
         let fields = hash.fields(&limits)?;
         let put = |replace: bool| {
-            let fields = fields.iter().map(|it| (it.field.bytes(), it.value.bytes(), it.expire_at));
-            engine.ledger.put_hash(locked, db, key, fields, expire_at, replace)
+            let fill = |edit: &mut Edit<'_>| {
+                for it in &fields {
+                    Value::lend(it.value.bytes().into(), limits.keep_bytes, |value| {
+                        // The key has just been removed: it is no other type.
+                        let _ = edit.set_field(it.field.bytes(), value, it.expire_at);
+                    });
+                }
+            };
+            engine.ledger.put_hash(locked, db, key, fill, expire_at, replace)
         };
         // A client of the ports may have set the key meanwhile.
         if !self.copy.args.moves {
@@ -210,8 +217,10 @@ impl Import {
         }
         with_value(ctx, name, len, &mut |value| {
             let (db, replace) = (self.copy.db, self.copy.args.replace);
-            let value = Value::Inline(value);
-            if engine.ledger.put(ctx.locked(), db, key, value, expire_at, replace) {
+            let is_new = Value::lend(value.into(), limits.keep_bytes, |value| {
+                engine.ledger.put(ctx.locked(), db, key, value, expire_at, replace)
+            });
+            if is_new {
                 self.copy.counts.copied += 1;
             } else {
                 self.copy.counts.present += 1;
@@ -240,8 +249,10 @@ impl Import {
         let Some(value) = value else { return };
         match native::delete(ctx, name) {
             Ok(true) => {
-                let (db, value) = (self.copy.db, Value::Inline(&value));
-                engine.ledger.put(locked, db, key, value, expire_at, true);
+                let keep_bytes = engine.settings().limits(usize::MAX).keep_bytes;
+                Value::lend(value.into(), keep_bytes, |value| {
+                    engine.ledger.put(locked, self.copy.db, key, value, expire_at, true)
+                });
                 self.copy.counts.copied += 1;
             }
             Ok(false) => {} // It expired a moment ago.

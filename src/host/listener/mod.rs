@@ -16,7 +16,7 @@ mod talk;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use login::log_in;
 
@@ -67,6 +67,7 @@ fn run(engine: &Engine) {
     let Some(waker) = instance().listening.waker.get() else { return };
     let mut last_failure = None;
     let mut was_lost = false;
+    let mut lost_at: Option<Instant> = None;
     loop {
         while !engine.pubsub.is_needed() {
             waker.sleep(IDLE);
@@ -79,7 +80,10 @@ fn run(engine: &Engine) {
                     instance().log(Level::Notice, text);
                 }
                 let (why, has_begun) = connection.talk(engine, waker);
-                if has_begun {
+                let is_again = lost_at.is_some_and(|at| at.elapsed() < LISTENER_RETRY);
+                lost_at = Some(Instant::now());
+                // Again so soon: what clients subscribe to may be the reason.
+                if has_begun && !is_again {
                     was_lost = engine.pubsub.is_needed();
                     engine.pubsub.lost(None);
                     if was_lost {

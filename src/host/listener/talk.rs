@@ -18,8 +18,10 @@ pub struct ListenerConnection {
     input: Vec<u8>,
     /// ... and how much of it has been read.
     used: usize,
-    /// What the host is to be sent.
+    /// What the host is to be sent, ...
     output: Vec<u8>,
+    /// ... and how much of it has been.
+    sent: usize,
     /// The host has confirmed a subscription, and refused none.
     has_begun: bool,
 }
@@ -33,7 +35,7 @@ impl ListenerConnection {
         ioctl_fionbio(&socket, true).map_err(|error| error.to_string())?;
         let (input, output) = (Vec::new(), Vec::new());
         let mut connection =
-            ListenerConnection { socket, input, used: 0, output, has_begun: false };
+            ListenerConnection { socket, input, used: 0, output, sent: 0, has_begun: false };
         connection.say(&[format!("{PREFIX}listen").as_bytes(), token]);
         let until = Instant::now() + LISTENER_LOGIN;
         loop {
@@ -121,17 +123,17 @@ impl ListenerConnection {
 
     /// Sends as much as the socket takes.
     fn flush(&mut self) -> Result<(), String> {
-        let mut sent = 0;
-        while sent < self.output.len() {
-            match write(&self.socket, &self.output[sent..]) {
-                Ok(bytes) => sent += bytes,
+        while self.sent < self.output.len() {
+            match write(&self.socket, &self.output[self.sent..]) {
+                Ok(bytes) => self.sent += bytes,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
-        self.output.drain(..sent);
-        if self.output.is_empty() {
+        if self.sent == self.output.len() {
+            self.sent = 0;
+            self.output.clear();
             self.output.shrink_to(LISTENER_READ_BYTES);
         }
         Ok(())

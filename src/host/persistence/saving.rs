@@ -3,6 +3,7 @@
 
 use super::super::api::{Ctx, clock_ms};
 use super::super::instance::instance;
+use super::super::state::persistence::SavedFile;
 use super::report::report;
 use super::save_points;
 use crate::engine::{AllHeld, Engine};
@@ -54,36 +55,53 @@ pub fn end(ctx: Ctx<'_>, succeeded: bool) {
     if succeeded {
         save_points::all_is_saved();
     }
-    note(succeeded);
+    is_save_counted(ctx);
+    note(SavedFile::Rdb, succeeded);
 }
 
-/// The host has forked a child, which may be a save.
+/// The host has forked a child, which may be a save. A child that sends a replica its keys is none.
 pub fn child_was_born(ctx: Ctx<'_>) {
+    // A thread that is not the main thread has not looked before it forked.
+    instance().gates.doing_changed(ctx);
     let runs = |field| ctx.info_number(c"persistence", field) == Some(1);
-    let status = if runs(c"rdb_bgsave_in_progress") {
+    let child = if runs(c"rdb_bgsave_in_progress") {
         save_points::save_begins();
-        Some(c"rdb_last_bgsave_status")
-    } else if runs(c"aof_rewrite_in_progress") {
-        Some(c"aof_last_bgrewrite_status")
+        is_save_counted(ctx).then_some(SavedFile::Rdb)
     } else {
-        None
+        runs(c"aof_rewrite_in_progress").then_some(SavedFile::Aof)
     };
-    instance().saves.lock().child_status = status;
+    instance().saves.lock().child = child;
+}
+
+/// Whether the host has counted a save since this was last asked. It does not say otherwise whether
+/// a child writes a file or to a replica.
+fn is_save_counted(ctx: Ctx<'_>) -> bool {
+    let counted = ctx.info_number(c"persistence", c"rdb_saves");
+    let before = std::mem::replace(&mut instance().saves.lock().counted, counted.unwrap_or(0));
+    counted != Some(before)
 }
 
 /// A child has ended. The host knows by now what came of it.
 pub fn child_died(ctx: Ctx<'_>) {
     // A save that failed may stop writes.
     instance().gates.may_change();
-    let status = instance().saves.lock().child_status.take();
-    if let Some(status) = status {
-        note(ctx.info_text(c"persistence", status).is_some_and(|text| text == b"ok"));
-    }
+    let child = instance().saves.lock().child.take();
+    let status = match child {
+        Some(SavedFile::Rdb) => c"rdb_last_bgsave_status",
+        Some(SavedFile::Aof) => c"aof_last_bgrewrite_status",
+        None => {
+            // What it has reported is in no file.
+            report().take();
+            return;
+        }
+    };
+    let is_ok = ctx.info_text(c"persistence", status).is_some_and(|text| text == b"ok");
+    child.into_iter().for_each(|child| note(child, is_ok));
 }
 
-fn note(succeeded: bool) {
+fn note(what: SavedFile, succeeded: bool) {
     let mut saves = instance().saves.lock();
-    saves.last_failed = !succeeded;
+    saves.have_failed[what as usize] = !succeeded;
     saves.failed += u64::from(!succeeded);
     if let Some(written) = report().take().filter(|_| succeeded) {
         (saves.time, saves.last) = (clock_ms() as u64 / 1000, written);

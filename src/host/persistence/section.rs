@@ -96,8 +96,9 @@ impl Source for HostSource {
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
     instance().file.has_section.set(true);
     let saved = guarded(false, || save(io));
-    if !saved && instance().doing.is_child() {
-        // The host then counts the save as failed, and keeps the old file.
+    if !saved {
+        // The host then counts the save as failed, and keeps the old file. A panic outside of a
+        // child ends the server: else the host would put half a section over a good file.
         // SAFETY: nothing is left to be done in this process.
         unsafe { libc::_exit(1) };
     }

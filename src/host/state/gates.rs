@@ -36,6 +36,8 @@ part! {
         pub replicas_wanted: Gauge = Gauge::new(0),
         /// Whether the host counts replicas for writes. It learns by itself how far they lag.
         pub counts_replicas: Flag = Flag::new(false),
+        /// The host's cron has run.
+        pub has_ticked: Flag = Flag::new(false),
         /// The host has run a command since the last tick of its cron.
         pub has_run: Flag = Flag::new(true),
         /// The bytes of midi's keys at the last tick.

@@ -56,13 +56,24 @@ part! {
     }
 }
 
+/// What a save writes.
+#[derive(Clone, Copy)]
+pub enum SavedFile {
+    /// An RDB file.
+    Rdb,
+    /// The base of an AOF.
+    Aof,
+}
+
 /// For `saving`: what is known of saves.
 #[derive(Clone, Copy, Default)]
 pub struct Saves {
-    /// The field of the host's INFO that tells what came of the child, if that is a save.
-    pub child_status: Option<&'static CStr>,
-    /// Whether the last save that ended has failed.
-    pub last_failed: bool,
+    /// What the host's child writes, if that is a file.
+    pub child: Option<SavedFile>,
+    /// Saves to RDB files that the host has counted.
+    pub counted: u64,
+    /// Whether the last save of each kind has failed.
+    pub have_failed: [bool; 2],
     /// Saves that failed.
     pub failed: u64,
     /// When the last save ended that succeeded, in seconds since the epoch; 0 for none.

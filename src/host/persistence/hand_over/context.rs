@@ -6,8 +6,8 @@ use midi_module_api as raw;
 
 use super::super::super::api::{Ctx, RawCtx};
 use super::super::super::instance::instance;
-use super::super::super::pause;
 use super::super::super::string::HostString;
+use super::super::super::{pause, rights};
 use super::replicate::{
     is_as_command, replicate_command, replicate_each, replicate_record, replicate_text,
 };
@@ -79,8 +79,9 @@ pub fn may_log(ctx: Ctx<'_>) -> bool {
 /// logs nothing of what is done here, and reports nothing: that is not for the writes of others.
 pub fn is_called_by_module(ctx: Ctx<'_>) -> bool {
     const UNIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
-    ctx.flags() & (UNIT | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
-        == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+    let flags = ctx.flags();
+    flags & UNIT == 0
+        && (flags & raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING != 0 || rights::is_of_module(ctx))
 }
 
 /// The host's log, as the engine knows it.
@@ -110,8 +111,9 @@ impl HostLog for TheLog {
         let Some(place) = PLACE.get() else { return false };
         // SAFETY: as in `may_log`.
         let ctx = unsafe { Ctx::new(place.ctx) };
-        let is_of_others = || !logged.is_own_only() && !instance().hand_over.calls_journal.get();
-        if !may_log(ctx) || is_of_others() && is_called_by_module(ctx) {
+        let has_others = !logged.is_own_only() && !instance().hand_over.calls_journal.get();
+        // Events have no caller.
+        if !may_log(ctx) || has_others && place.command.is_some() && is_called_by_module(ctx) {
             return false;
         }
         match logged {

@@ -62,6 +62,17 @@ pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
     true
 }
 
+/// A command has panicked: one of the AOF or of the master must not be missing.
+#[cold]
+pub fn has_panicked(ctx: Ctx<'_>) {
+    if ctx.client_id() == AOF_CLIENT {
+        give_up("internal error");
+    }
+    if ctx.flags() & FROM_MASTER == FROM_MASTER {
+        instance().sync.refuse(ctx, "internal error");
+    }
+}
+
 /// Runs a command of the node from which slots come. False for others. The host sends it as its
 /// master's, and would not stop if it were refused. Its effect is logged.
 #[cold]
