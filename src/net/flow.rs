@@ -87,9 +87,22 @@ impl Flow {
         true
     }
 
+    /// The reply of another thread has come.
+    pub fn ends_waiting(&mut self) {
+        if self.is_waiting() {
+            self.state = State::Open;
+        }
+        self.most_output = usize::MAX;
+    }
+
     /// Whether it waits for a reply from another thread.
     pub fn is_waiting(&self) -> bool {
         self.state == State::Waiting
+    }
+
+    /// It may have written what is not in midi's log: keys of the host's.
+    pub fn has_written_to_host(&mut self) {
+        self.last_write.offset = None;
     }
 
     /// Its replies must wait for this position of the log; for none if it is 0.

@@ -21,6 +21,7 @@ mod access;
 mod caller;
 mod client;
 mod connection;
+mod deferred;
 mod deliveries;
 mod figures;
 mod flow;

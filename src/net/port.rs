@@ -11,6 +11,7 @@ use slotmap::SlotMap;
 
 use super::accept::{client, let_in, wire};
 use super::connection::Connection;
+use super::deferred::Deferred;
 use super::deliveries::Deliveries;
 use super::flow::State;
 use super::held::no_longer_held;
@@ -25,8 +26,7 @@ use super::turn::TurnOutcome;
 use crate::command::{Reply, Transcript};
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
-    ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK,
-    READY_PER_TURN,
+    ACCEPTED_PER_TURN, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
 
 /// The mark of a listener is its number; the marks of connections are above.
@@ -47,8 +47,7 @@ pub struct WorkerPort<D: Driver> {
     /// Connections whose turns are long and that can go on, or have an event. They share a time of
     /// their own, so that all together delay no other connection.
     heavy: VecDeque<Key>,
-    /// Connections that the host holds up.
-    deferred: Vec<Key>,
+    deferred: Deferred,
     /// Connections whose clients seem to have left while a command of theirs waits for a shard.
     leaving: Vec<Key>,
     /// Messages for subscribers.
@@ -71,7 +70,7 @@ impl<D: Driver> WorkerPort<D> {
             connections: SlotMap::with_key(),
             ready: VecDeque::new(),
             heavy: VecDeque::new(),
-            deferred: Vec::new(),
+            deferred: Deferred::new(Instant::now()),
             leaving: Vec::new(),
             deliveries: Deliveries::default(),
             happened: Vec::new(),
@@ -248,12 +247,7 @@ impl<D: Driver> WorkerPort<D> {
     fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Session, &mut Output)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let session = &mut connection.session;
-        if session.flow().state == State::Waiting {
-            session.flow_mut().state = State::Open;
-        }
-        session.flow_mut().most_output = usize::MAX;
-        // It may have written what is not in midi's log: keys of the host's.
-        session.flow_mut().last_write.offset = None;
+        session.flow_mut().ends_waiting();
         let mut said = Output::default();
         if catch_unwind(AssertUnwindSafe(|| reply(session, &mut said))).is_err() {
             (self.shared().on_panic)();
@@ -304,7 +298,10 @@ impl<D: Driver> WorkerPort<D> {
         match message {
             PortMessage::NewConnection(accepted) => self.welcome(accepted),
             PortMessage::Part { key, said, seen, last: true } => {
-                self.goes_on(key, seen, |_, out| *out = said)
+                self.goes_on(key, seen, |session, out| {
+                    session.flow_mut().has_written_to_host(); // A job of MOVE, perhaps.
+                    *out = said;
+                })
             }
             PortMessage::Part { key, said, seen, last: false } => self.say_more(key, seen, said),
             PortMessage::Answer(key, seen, answer) => {
@@ -418,17 +415,21 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    fn goes_on_deferred(&mut self, key: Key) {
-        let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
-        if let Some(connection) = self.connection(key)
-            && connection.session.flow_mut().goes_on()
-        {
-            if is_paused && connection.channel.ended {
+    fn go_on_deferred(&mut self) {
+        let (began, gates) = (Instant::now(), self.shared().engine.gates());
+        let due = self.deferred.take_due(began);
+        for &key in &due {
+            let Some(connection) = self.connection(key) else { continue };
+            if !connection.session.flow_mut().goes_on() {
+                continue;
+            }
+            if gates.has(Gates::PAUSED.and(Gates::WRITES_PAUSED)) && connection.channel.ended {
                 // As in Redis: a client that leaves during a pause has none of its commands run.
                 connection.forget_input();
             }
             self.serve(key);
         }
+        self.deferred.looked_at(due.len(), began, began.elapsed());
     }
 
     /// Closes the connections whose clients have left while a command has waited for a shard for
@@ -454,12 +455,11 @@ impl<D: Driver> Port for WorkerPort<D> {
             self.service.worker.note_limit();
             return self.close(key);
         }
-        self.goes_on(key, request.seen, |session, out| session.say(&request.reply, out));
+        self.goes_on(key, request.seen, |session, out| session.answer(&request, out));
     }
 
     fn turn(&mut self, wait: Duration) -> PortTurn {
-        let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
-        self.io.driver.wait(wait, &mut self.happened);
+        self.io.driver.wait(self.deferred.wait(wait), &mut self.happened);
         self.service.turn.now = Instant::now();
         self.release();
         let events = self.happened.len();
@@ -473,9 +473,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.happened.clear();
         self.run_members(0);
         self.take_messages();
-        for key in take(&mut self.deferred) {
-            self.goes_on_deferred(key);
-        }
+        self.go_on_deferred();
         self.serve_ready();
         self.deliver();
         self.send_all();

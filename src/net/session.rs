@@ -14,7 +14,7 @@ use super::resp::{self, ArgList, RespSession, leave, leave_all};
 use super::transport::Output;
 use super::worker::PortWorker;
 use crate::command::{SubscriptionKind, Transcript};
-use crate::engine::{ChannelName, Engine, Speaks};
+use crate::engine::{ChannelName, Engine, Request, Speaks};
 
 /// The session of a connection. With this layout the mark of the protocol comes first, so what all
 /// sessions begin with is in the same place in each.
@@ -37,6 +37,15 @@ macro_rules! each {
 }
 
 impl Session {
+    /// Appends the reply to a command that has run elsewhere.
+    pub fn answer(&mut self, request: &Request, output: &mut Output) {
+        if request.writes() {
+            // In SAFEMODE the main thread has run it, and logs it by itself.
+            self.flow_mut().has_written_to_host();
+        }
+        self.say(&request.reply, output);
+    }
+
     /// The session of a new connection.
     pub fn begin(engine: &Engine, client: Arc<Client>) -> Self {
         match client.speaks {

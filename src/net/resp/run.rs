@@ -130,7 +130,8 @@ fn go_on_with_scripts(
             drop(list);
             caller.session.parser.put_back(args);
         }
-        Stop::Malformed(_) => caller.session.parser.begin_again(),
+        // A blank line counts for CLIENT REPLY SKIP: after the scripts.
+        Stop::Malformed(_) | Stop::Empty { .. } => caller.session.parser.begin_again(),
         _ if !any_before => return None,
         Stop::End => {}
         _ => caller.session.parser.begin_again(),

@@ -129,7 +129,10 @@ impl ScriptsWork {
             return self.waiting.ends(PortMessage::TooLarge);
         }
         let (seen, replies) = (engine.ledger.log.last(), self.replies);
-        self.waiting.answers(seen, move |_: &mut RespSession, output| *output = replies.into());
+        self.waiting.answers(seen, move |session: &mut RespSession, output| {
+            session.flow.has_written_to_host();
+            *output = replies.into();
+        });
     }
 
     fn run_with(&mut self, slot: &ThreadSlot, engine: &Engine, run: RunScript<'_>) {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::published::{PublishedTo, published_to};
 use crate::command::{Args, Flags, Named, Transcript};
 use crate::engine::{ScriptReply, Watching};
-use crate::limits::TRANSACTION_BYTES_KEPT;
+use crate::limits::{EXEC_COMMAND_BYTES, TRANSACTION_BYTES_KEPT};
 
 /// What MULTI and WATCH have collected for EXEC.
 #[derive(Default)]
@@ -87,11 +87,11 @@ impl Transaction {
         self.keys + self.watching.len()
     }
 
-    /// Its memory in bytes, roughly.
+    /// Its memory in bytes, roughly, and that which EXEC will take for it.
     pub(super) fn memory(&self) -> usize {
         self.bytes.len()
             + self.ends.len() * size_of::<usize>()
-            + self.commands.len() * size_of::<Queued>()
+            + self.commands.len() * (size_of::<Queued>() + EXEC_COMMAND_BYTES)
     }
 
     /// All arguments of all commands.

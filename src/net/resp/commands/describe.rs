@@ -1,15 +1,14 @@
 //! COMMAND: describes the port's commands from their rows, in Redis's form.
 
 use super::help::help;
-use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, Named, PREFIX,
-    Reply, SINCE, find_call, subcommands,
+    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, Limits, Named,
+    PREFIX, Reply, SINCE, find_call, key_pattern, subcommands,
 };
 use crate::net::resp::RespReply;
 
 /// Runs COMMAND or one of its subcommands.
-pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
+pub fn describe(which: Describe, args: &Args<'_>, limits: &Limits, reply: &mut RespReply<'_>) {
     match which {
         Describe::All => write_all(reply),
         Describe::Info if args.len() == 2 => write_all(reply),
@@ -38,7 +37,7 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
                 write_docs(command, reply);
             }
         }
-        Describe::List => list(args, reply),
+        Describe::List => list(args, limits, reply),
         Describe::GetKeys => get_keys(args, false, reply),
         Describe::GetKeysAndFlags => get_keys(args, true, reply),
         Describe::Help => help(args, reply),
@@ -203,9 +202,12 @@ fn write_arguments(args: &[Arg], reply: &mut RespReply<'_>) {
 }
 
 /// `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`.
-fn list(args: &Args<'_>, reply: &mut RespReply<'_>) {
+fn list(args: &Args<'_>, limits: &Limits, reply: &mut RespReply<'_>) {
     let word = args.get(4).to_ascii_lowercase();
-    let pattern = Pattern::new(&word);
+    let pattern = match key_pattern(&word, limits) {
+        Ok(pattern) => pattern,
+        Err(error) => return reply.error(&error.bare_text()),
+    };
     let filter = |command: &Named| match args.len() {
         2 => true,
         _ if args.is(3, "module") => word == b"midi" && !command.prefix.is_empty(),

@@ -1,5 +1,6 @@
 //! INFO on a port: the host's text, with midi's own figures in the sections that are midi's.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,9 +42,11 @@ pub(super) fn reset_stats(caller: &mut RespCaller<'_>) {
 /// subcommands, as on the host.
 pub(super) fn latency_histogram(caller: &mut RespCaller<'_>, args: &Args<'_>) {
     let counted = caller.engine().ledger.books.counted();
+    let asked: HashSet<Vec<u8>> =
+        (2..args.len()).map(|at| args.get(at).to_ascii_lowercase()).collect();
     let is_wanted = |name: &str| {
         let container = name.split('|').next().unwrap_or(name);
-        args.len() == 2 || (2..args.len()).any(|at| args.is(at, name) || args.is(at, container))
+        args.len() == 2 || asked.contains(name.as_bytes()) || asked.contains(container.as_bytes())
     };
     let rows = COMMANDS.iter().zip(&counted.commands);
     let lines: Vec<_> = rows

@@ -81,7 +81,10 @@ fn act(caller: &mut RespCaller<'_>, named: Named, which: PortCommand, args: &Arg
         // Without a subcommand its arity is wrong.
         PortCommand::Container => {}
         PortCommand::Client(which) => client(caller, which, args),
-        PortCommand::Describe(which) => describe(which, args, &mut caller.reply()),
+        PortCommand::Describe(which) => {
+            let limits = caller.limits;
+            describe(which, args, &limits, &mut caller.reply())
+        }
         PortCommand::Info => info(caller, args),
         PortCommand::ConfigGet => config_get(caller, args),
         PortCommand::ConfigResetStat => reset_stats(caller),

@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE with their kin, and PUBSUB. PUBLISH runs as scripts do (`scripts.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
@@ -26,6 +27,10 @@ struct Subscribing {
 /// from then on it hears every message.
 pub(super) fn subscribe(caller: &mut RespCaller<'_>, kind: SubscriptionKind, args: &Args<'_>) {
     let (worker, engine) = (caller.worker, caller.engine());
+    let most = engine.settings().port.max_channel_bytes.load(Ordering::Relaxed);
+    if args.from(1).iter().any(|name| name.len() > most) {
+        return caller.reply().error(&Error::ChannelTooLong(most).bare_text());
+    }
     let (resp3, key) = (caller.session.resp3, caller.session.flow.client.key);
     let subscribing = Arc::new(Mutex::new(Subscribing::default()));
     let mut wait: Option<Arc<SubscriptionWait>> = None;

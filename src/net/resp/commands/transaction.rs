@@ -236,6 +236,9 @@ fn exec_on_main(caller: &mut RespCaller<'_>, transaction: Box<Transaction>) {
         let result = run_as_unit(locked, engine, host, &transaction, &asker, &limits);
         Box::new(move |session, output| match result {
             Ok(Some(said)) => {
+                if writes {
+                    session.flow.has_written_to_host();
+                }
                 let counts = shared.counts(session.flow.client.worker);
                 begin_exec_replies(counts, session, transaction, said, output)
             }
