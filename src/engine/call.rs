@@ -1,7 +1,7 @@
 //! A call of a command, and the outcome of trying to run it.
 
 use super::slot::ThreadSlot;
-use crate::command::{Args, COMMANDS, Command, Error, Limits, OwnedArgs, Reply};
+use crate::command::{Args, COMMANDS, Command, Error, Limits, OtherDbs, OwnedArgs, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::Now;
 use crate::sync::Locked;
@@ -29,6 +29,14 @@ impl Call<'_> {
     #[inline]
     pub fn row(&self) -> &'static Command {
         COMMANDS[self.command]
+    }
+
+    /// The database that it would fill: the one that COPY names, or its own.
+    pub fn filled_db(&self) -> u32 {
+        match self.row().other_dbs {
+            OtherDbs::Named(of) => of(&self.args, self.db).last().copied().unwrap_or(self.db),
+            _ => self.db,
+        }
     }
 
     /// The key that decides which shard the call needs, or needs first.

@@ -153,6 +153,11 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>], by_script: bool
     }
     if row.flags.write {
         instance().gates.check(ctx);
+        if engine.gates().has(Gates::LOADING) {
+            // The host does not know its role yet. What it loads itself has been replayed.
+            engine.main_slot(ctx.locked()).rejected(number);
+            return call.refuse(Error::Loading, &mut HostReply::new(ctx));
+        }
         if matches!(row.action, Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll)) {
             migration::before_flush();
         }

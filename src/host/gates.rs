@@ -28,7 +28,7 @@ use midi_module_api as raw;
 use super::api::{Ctx, InfoSection};
 use super::instance::instance;
 use super::pause::Paused;
-use super::persistence::{hand_over, loading, save_points};
+use super::persistence::{hand_over, loading, save_points, saving};
 use super::state::gates::HostGates;
 use super::{config, guarded};
 use crate::engine::{Gates, Locked};
@@ -40,6 +40,12 @@ const UNKNOWN: u64 = u64::MAX;
 const AT_TIMES: Gates = Gates::WORKERS_PAUSED.and(Gates::LOADING);
 
 impl HostGates {
+    /// A host that has clients is not at its start: its cron has run. In OnLoad.
+    pub fn prepare(&self, ctx: Ctx<'_>) {
+        let clients = ctx.info_number(c"clients", c"connected_clients");
+        self.has_ticked.set(clients.is_some_and(|clients| clients > 0));
+    }
+
     /// The host does something else now: reads the flags at once, and the rest when it goes on.
     pub fn doing_changed(&self, ctx: Ctx<'_>) {
         self.look(ctx);
@@ -147,6 +153,9 @@ impl HostGates {
         self.aof_is(ctx, logs && is_bad(&persistence, c"aof_last_write_status"));
         self.look(ctx);
         let flags = ctx.flags();
+        if flags & raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD == 0 {
+            saving::note_counted(persistence.number(c"rdb_saves"));
+        }
         instance().eviction.refresh(ctx, flags & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0);
         let limited =
             flags & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0 && !instance().eviction.evicts();

@@ -92,6 +92,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     engine.context().outside.set_log(Box::new(hand_over::TheLog));
     engine.users.mark_stale(ctx.locked());
     instance().io_threads.prepare(ctx);
+    instance().gates.prepare(ctx);
     USERS.prepare(ctx);
     engine.ledger.on_watched_change(watch::tell);
     engine.context().outside.set_host(Box::new(TheHost::new(ctx)));

@@ -7,6 +7,7 @@ use super::protocol::Protocol;
 use super::session::Session;
 use super::transport::{Channel, Key};
 use super::turn::TurnOutcome;
+use crate::engine::Gates;
 
 /// A connection.
 pub struct Connection {
@@ -87,6 +88,17 @@ impl Connection {
         self.session.flow_mut().state = State::Closing;
         self.channel.unread = Default::default();
         TurnOutcome::Stays
+    }
+
+    /// The host, whose gates these are, may hold it up no longer: its input is looked at again.
+    /// False if it is to be closed.
+    pub fn goes_on(&mut self, gates: Gates) -> bool {
+        let goes_on = self.session.flow_mut().goes_on();
+        if goes_on && self.channel.ended && gates.has(Gates::PAUSED.and(Gates::WRITES_PAUSED)) {
+            // As in Redis: a client that leaves during a pause has none of its commands run.
+            self.forget_input();
+        }
+        goes_on
     }
 
     /// Drops the input that has not been run.

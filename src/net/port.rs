@@ -24,7 +24,7 @@ use super::shared::{PortMessage, Shared, count};
 use super::transport::{Accepted, Channel, Driver, Happened, Io, Key, Listener, Listeners, Output};
 use super::turn::TurnOutcome;
 use crate::command::{Reply, Transcript};
-use crate::engine::{Gates, Origin, Port, PortTurn, Request};
+use crate::engine::{Origin, Port, PortTurn, Request};
 use crate::limits::{
     ACCEPTED_PER_TURN, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
@@ -322,7 +322,7 @@ impl<D: Driver> WorkerPort<D> {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 if connection.session.is_muted() {
                     // A client that wants no replies gets none, however large.
-                    return self.goes_on(key, 0, |_, _| ());
+                    return self.goes_on(key, 0, |it, _| it.flow_mut().has_written_to_host());
                 }
                 self.service.worker.note_limit();
                 self.close(key);
@@ -417,19 +417,16 @@ impl<D: Driver> WorkerPort<D> {
 
     fn go_on_deferred(&mut self) {
         let (began, gates) = (Instant::now(), self.shared().engine.gates());
-        let due = self.deferred.take_due(began);
+        let ran = |port: &Self| port.service.worker.counts().commands.load(Ordering::Relaxed);
+        let (due, before) = (self.deferred.take_due(began, gates), ran(self));
         for &key in &due {
-            let Some(connection) = self.connection(key) else { continue };
-            if !connection.session.flow_mut().goes_on() {
-                continue;
+            if self.connection(key).is_some_and(|connection| connection.goes_on(gates)) {
+                self.serve(key);
             }
-            if gates.has(Gates::PAUSED.and(Gates::WRITES_PAUSED)) && connection.channel.ended {
-                // As in Redis: a client that leaves during a pause has none of its commands run.
-                connection.forget_input();
-            }
-            self.serve(key);
         }
-        self.deferred.looked_at(due.len(), began, began.elapsed());
+        if !due.is_empty() && ran(self) == before {
+            self.deferred.were_held_up(began, began.elapsed());
+        }
     }
 
     /// Closes the connections whose clients have left while a command has waited for a shard for

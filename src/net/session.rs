@@ -40,7 +40,7 @@ impl Session {
     /// Appends the reply to a command that has run elsewhere.
     pub fn answer(&mut self, request: &Request, output: &mut Output) {
         if request.writes() {
-            // In SAFEMODE the main thread has run it, and logs it by itself.
+            // In SAFEMODE the main thread has run it: its position is not known.
             self.flow_mut().has_written_to_host();
         }
         self.say(&request.reply, output);

@@ -513,3 +513,14 @@ fn what_a_migration_brings_is_logged_once() {
         assert_eq!(nodes[1].client().run("MIDI.KEYSPACEDIGEST"), digest, "{mode:?}");
     }
 }
+
+/// A node that has been running for long knows its role.
+#[test]
+fn a_node_that_loads_midi_while_it_runs_takes_writes_at_once() {
+    let builder = Builder::plain().config("enable-module-command yes").config("hz 1");
+    let server = node(builder.config("dynamic-hz no"));
+    let mut client = server.client();
+    let load = format!("MODULE LOAD {}", crate::common::module().display());
+    client.ok(&load);
+    client.ok("MIDI.FLUSHALL");
+}

@@ -576,12 +576,10 @@ fn a_noisy_database_pays_for_itself() {
         port.ok("SELECT 2");
         port.ok("FLUSHDB");
         assert_eq!(port.run("SET a b"), Value::ok(), "{mode:?}");
-        // A job stops where it reaches the limit. In SAFEMODE it runs in one go.
-        if mode != Mode::Safe {
-            let reply = port.run("POPULATE 100000 key 200").text();
-            assert!(reply.ends_with("'midi.db-maxmemory' of database 2."), "{mode:?}: {reply}");
-            assert!(port.integer("DBSIZE") < 50_000, "{mode:?}");
-        }
+        // A job stops where it reaches the limit, also where it runs in one go.
+        let reply = port.run("POPULATE 100000 key 200").text();
+        assert!(reply.ends_with("'midi.db-maxmemory' of database 2."), "{mode:?}: {reply}");
+        assert!(port.integer("DBSIZE") < 50_000, "{mode:?}");
         for wrong in ["1", "1:", "x:1mb", "1:lots"] {
             assert!(
                 host.call(&["CONFIG", "SET", "midi.db-maxmemory", wrong]).is_error(),
@@ -684,4 +682,22 @@ fn a_copy_is_judged_by_the_database_that_it_fills() {
         assert_eq!(back, Value::Integer(1), "{door:?}");
         host.ok("MIDI.FLUSHALL SYNC");
     }
+}
+
+/// What makes room for a transaction does not count towards what it logs.
+#[test]
+fn victims_do_not_count_for_a_transaction() {
+    let server = limited(Mode::Adaptive, "allkeys-lru");
+    let mut host = server.client();
+    host.ok("CONFIG SET appendonly yes");
+    host.ok("CONFIG SET midi.max-transaction-bytes 1mb");
+    let mut port = server.midi_client();
+    let value = "v".repeat(1_500_000);
+    for number in 0..20 {
+        port.ok("MULTI");
+        assert_eq!(port.call(&["SET", &format!("k:{number}"), &value]).text(), "QUEUED");
+        // The first write of a transaction may always be made.
+        assert_eq!(port.run("EXEC"), Value::Array(vec![Value::ok()]), "{number}");
+    }
+    assert!(evicted(&mut host) > 10);
 }

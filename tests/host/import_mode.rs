@@ -248,7 +248,16 @@ fn an_import_evicts_nothing() {
         let refused = (0..4000).map(&mut set).find(Value::is_error).expect("it is full");
         assert!(refused.text().starts_with("OOM "), "{door:?}: {refused:?}");
     }
+    // Nor for the limit of a database.
+    admin.ok("CONFIG SET midi.maxmemory 0");
+    admin.call(&["CONFIG", "SET", "midi.db-maxmemory", "1:1mb"]);
+    admin.ok("CONFIG SET midi.db-maxmemory-policy 1:allkeys-lru");
+    let mut client = server.midi_client();
+    client.ok("SELECT 1");
+    let mut set = |key: usize| client.call(&["SET", &format!("k:{key}"), &value]);
+    assert!((0..2000).map(&mut set).any(|reply| reply.is_error()));
     assert_eq!(admin.info_number("midi_memory", "midi_evicted_keys"), 0);
+    admin.ok("CONFIG SET midi.maxmemory 2mb");
     admin.ok("CONFIG SET import-mode no");
     assert_eq!(admin.call(&["MIDI.SET", "more", &value]), Value::ok());
     wait_until("it evicts again", || admin.info_number("midi_memory", "midi_evicted_keys") > 0);

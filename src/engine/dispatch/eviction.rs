@@ -83,7 +83,7 @@ fn make_room_in_many<'c, 'a: 'c>(
     let (mut scopes, mut left) = (SmallVec::<[Scope; 4]>::new(), VICTIMS_PER_WRITE);
     for call in calls {
         left += VICTIMS_PER_KEY * call.row().key_arguments(&call.args).len();
-        for scope in ledger.eviction.scopes_of(call.db) {
+        for scope in ledger.eviction.scopes_of(call.filled_db()) {
             if !scopes.contains(&scope) && ledger.eviction.evicts(scope) {
                 scopes.push(scope);
             }
@@ -119,7 +119,7 @@ fn evict_in(
 }
 
 /// Whether this thread may evict now.
-fn may_evict(ledger: &Ledger, slot: &ThreadSlot) -> bool {
+pub(super) fn may_evict(ledger: &Ledger, slot: &ThreadSlot) -> bool {
     let mode = ledger.mode();
     let is_open = mode.is_open_to_workers() || slot.is_main() && mode.is_logged();
     // Neither while clients are paused, in any mode, nor while the host imports keys.

@@ -140,18 +140,22 @@ impl Engine {
         shards.extend(watching.keys.iter().map(|watched| watched.shard));
         shards.sort_unstable();
         shards.dedup();
-        let held = self.shards().take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
+        let mut held = self.shards().take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
+        // Of a key that it watches it learns below, as it would on the host. What is evicted is no
+        // part of what the calls log.
+        make_room_for_many(&self.ledger, slot, calls.clone(), &mut held);
+        if self.ledger.eviction.is_on() {
+            self.ledger.publish_run(slot);
+        }
         // Without a token the mode may change before the end; nor is there anything to be logged.
         if !held.is_empty() {
             self.ledger.begin_group(slot);
         }
         let mut holding = Holding { engine: self, slot, held };
-        if holding.is_for_main(calls.clone()) {
+        if holding.is_for_main(calls) {
             holding.let_go();
             return Err(Apart::NeedsMain);
         }
-        // Of a key that it watches it learns then, as it would on the host.
-        make_room_for_many(&self.ledger, slot, calls, &mut holding.held);
         // Read while the shards are held, so that no key that has expired by then was removed
         // earlier.
         let now = Now::at((self.config().clock)());

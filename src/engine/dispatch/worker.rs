@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::eviction::Evicting;
+use super::eviction::{Evicting, may_evict};
 use super::packing::Packing;
 use super::{Panic, Resumed};
 use crate::engine::Engine;
@@ -307,7 +307,10 @@ impl<'a> Worker<'a> {
 
     fn run_request(&mut self, request: Box<Request>) -> bool {
         let (engine, slot) = (self.engine, self.slot);
-        if engine.gates().has(Gates::EVICTING) && request.brings_several_keys() {
+        if engine.gates().has(Gates::EVICTING)
+            && request.brings_several_keys()
+            && may_evict(&engine.ledger, slot)
+        {
             // Its client waits anyway. This worker evicts before it asks again.
             self.requests.push_back(request);
             return false;

@@ -51,8 +51,8 @@ use super::call::Call;
 use super::context::Context;
 use super::shards::{HeldShard, InHand, Shards, SharedShard};
 use super::slot::ThreadSlot;
+use crate::command::Error;
 use crate::command::slot::slot_of;
-use crate::command::{Error, OtherDbs};
 use crate::sync::Locked;
 
 /// The one end of every edit, and of every hold.
@@ -196,16 +196,7 @@ impl Ledger {
     /// Why a command that may need memory is refused in the database that it would fill.
     #[inline]
     pub(in crate::engine) fn refusal_in_database(&self, call: &Call<'_>) -> Option<Error> {
-        if !call.row().flags.deny_oom {
-            return None;
-        }
-        match call.row().other_dbs {
-            // COPY: its own one, or the one that it names.
-            OtherDbs::Named(of) => {
-                of(&call.args, call.db).last().and_then(|&db| self.refusal_in(db))
-            }
-            _ => self.refusal_in(call.db),
-        }
+        if call.row().flags.deny_oom { self.refusal_in(call.filled_db()) } else { None }
     }
 
     /// Why writes that may need memory are refused in this database.
@@ -217,6 +208,9 @@ impl Ledger {
     #[cold]
     fn refusal_now(&self, db: u32) -> Option<Error> {
         let has_victims = |policy: Policy| {
+            if self.admission.gates().has(Gates::IMPORTING) {
+                return false;
+            }
             let census = self.books.census(db);
             if policy.is_volatile() { census.expiring > 0 } else { census.keys > 0 }
         };
@@ -381,9 +375,7 @@ impl Ledger {
         slot: &ThreadSlot,
         held: impl IntoIterator<Item = (u32, HeldShard<'h>)>,
     ) {
-        if self.mode() != Mode::Fast {
-            self.publish(slot);
-        }
+        self.publish_run(slot);
         for (shard, token) in held {
             self.release(slot, shard, token);
         }

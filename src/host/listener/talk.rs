@@ -131,9 +131,9 @@ impl ListenerConnection {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        if self.sent == self.output.len() {
-            self.sent = 0;
-            self.output.clear();
+        // Not each time: moving the rest would cost more than sending.
+        if self.sent > self.output.len() / 2 {
+            self.output.drain(..std::mem::take(&mut self.sent));
             self.output.shrink_to(LISTENER_READ_BYTES);
         }
         Ok(())

@@ -73,8 +73,14 @@ pub fn child_was_born(ctx: Ctx<'_>) {
     instance().saves.lock().child = child;
 }
 
-/// Whether the host has counted a save since this was last asked. It does not say otherwise whether
-/// a child writes a file or to a replica.
+/// Notes how many saves the host has counted, while it has no child. CONFIG RESETSTAT has it count
+/// from 0.
+pub fn note_counted(counted: Option<u64>) {
+    instance().saves.lock().counted = counted.unwrap_or(0);
+}
+
+/// Whether the host has counted a save since this was last asked, or noted. It does not say
+/// otherwise whether a child writes a file or to a replica.
 fn is_save_counted(ctx: Ctx<'_>) -> bool {
     let counted = ctx.info_number(c"persistence", c"rdb_saves");
     let before = std::mem::replace(&mut instance().saves.lock().counted, counted.unwrap_or(0));

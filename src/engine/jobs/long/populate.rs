@@ -67,6 +67,8 @@ impl Part for PopulatePart {
         let now = slice.now();
         let mut busy = false;
         loop {
+            // Nobody else does in SAFEMODE, where it runs in one go.
+            slice.engine.ledger.look_at_memory(slice.slot);
             match slice.gate(true) {
                 Gate::Go => {}
                 Gate::Wait => return Progress::Blocked,

@@ -135,6 +135,14 @@ impl Ledger {
         true
     }
 
+    /// Publishes what the thread has done with the tokens that it holds, before it does more.
+    #[inline]
+    pub(in crate::engine) fn publish_run(&self, slot: &ThreadSlot) {
+        if self.mode() != Mode::Fast {
+            self.publish(slot);
+        }
+    }
+
     /// Publishes the run that is under way; returns its position. If it has been published already,
     /// returns that one.
     pub(in crate::engine::ledger) fn publish(&self, slot: &ThreadSlot) -> u64 {
