@@ -303,7 +303,8 @@ fn large_values_of_fields_count_twice() {
         assert_eq!(started(&mut host), jobs + 1);
         let written = ported.server.peak_memory().saturating_sub(peak);
         assert!(written < VALUES << 19, "{written}");
-        assert!(after > before + (VALUES as i64) * (1 << 20), "{before} {after}");
+        // The buffer of the client that has set the values may go meanwhile.
+        assert!(after > before + (VALUES as i64 - 2) * (1 << 20), "{before} {after}");
         assert_eq!(content(&mut host, "c"), content(&mut host, "h"));
         assert_eq!(host.integer("MIDI.HSET h field:1 other"), 0);
         assert_eq!(host.call(&["MIDI.HGET", "c", "field:1"]).text().len(), 1 << 20);
