@@ -5,9 +5,6 @@
 hosts_dir=$root/target/hosts
 all_hosts=(redis-7.0 redis-8.0 redis-8.2 redis-8.6 valkey-8.1 valkey-9.1)
 
-# "Redis server v=8.6.3 …" as "Redis 8.6.3"; nothing if the program is not a server.
-host_version() { "$1" --version </dev/null 2>/dev/null | sed -n 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/p'; }
-
 # "Redis 8.6.3" as "redis-8.6".
 host_name() { host_version "$1" | sed -E 's/^(.*) ([0-9]+\.[0-9]+).*/\L\1-\2/'; }
 

@@ -55,6 +55,9 @@ setup() {
     [ "${1:-}" != redis ] || find_redis
 }
 
+# "Redis server v=8.6.3 …" as "Redis 8.6.3"; nothing if the program is not a server.
+host_version() { "$1" --version </dev/null 2>/dev/null | sed -n 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/p'; }
+
 find_redis() {
     if [ -z "${MIDI_REDIS_SERVER:-}" ]; then
         MIDI_REDIS_SERVER=$(command -v redis-server) || {
@@ -66,10 +69,10 @@ find_redis() {
         }
     fi
     local version oldest=7.0.6
-    version=$("$MIDI_REDIS_SERVER" --version </dev/null 2>&1 | sed -n 's/.* v=\([^ ]*\).*/\1/p') || true
+    version=$(host_version "$MIDI_REDIS_SERVER") || true
     [ -n "$version" ] || die "$MIDI_REDIS_SERVER is no redis-server. Install one, or name it in MIDI_REDIS_SERVER."
-    printf '%s\n' "$oldest" "$version" | is_sorted ||
-        die "midi needs Redis $oldest or Valkey 7.2, or a newer one; $MIDI_REDIS_SERVER is a $version." \
+    printf '%s\n' "$oldest" "${version#* }" | is_sorted ||
+        die "midi needs Redis $oldest or Valkey 7.2, or a newer one; $MIDI_REDIS_SERVER is $version." \
             "Install one, or name it in MIDI_REDIS_SERVER."
     export MIDI_REDIS_SERVER
 }

@@ -59,8 +59,8 @@ impl ActiveExpiry {
         let executed = ctx.calls_of(c"cmdstat_debug");
         // CONFIG RESETSTAT has it count from 0; and an EXEC may have run one that was sent earlier.
         let before = self.executed.replace(executed);
-        let were_all = executed.checked_sub(before).unwrap_or(executed) >= sent;
-        asked.is_some_and(|rests| were_all && self.rests.replace(rests) != rests)
+        let were_executed = executed.checked_sub(before).unwrap_or(executed) >= sent;
+        asked.is_some_and(|rests| were_executed && self.rests.replace(rests) != rests)
     }
 
     /// Whether the host was told not to look for keys that have expired.

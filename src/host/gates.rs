@@ -46,6 +46,12 @@ impl HostGates {
         self.has_ticked.set(clients.is_some_and(|clients| clients > 0));
     }
 
+    /// Whether the host, in a context with these flags, knows if it is a replica. In a cluster it
+    /// finds out in its first cron.
+    pub fn is_role_known(&self, flags: u32) -> bool {
+        flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 || self.has_ticked.get()
+    }
+
     /// The host does something else now: reads the flags at once, and the rest when it goes on.
     pub fn doing_changed(&self, ctx: Ctx<'_>) {
         self.look(ctx);
@@ -94,7 +100,7 @@ impl HostGates {
     /// itself. Returns whether it has.
     pub fn on_cron(&self, ctx: Ctx<'_>) -> bool {
         if !self.has_ticked.replace(true) {
-            loading::role_is_known(ctx);
+            loading::forget_begun_text(ctx);
             self.may_change();
         }
         let is_busy = self.is_busy();
@@ -154,7 +160,7 @@ impl HostGates {
         self.look(ctx);
         let flags = ctx.flags();
         if flags & raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD == 0 {
-            saving::note_counted(persistence.number(c"rdb_saves"));
+            saving::note_counted(persistence.number(saving::COUNTED));
         }
         instance().eviction.refresh(ctx, flags & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0);
         let limited =
@@ -235,10 +241,9 @@ impl HostGates {
         let (here, locked) = (instance(), ctx.locked());
         // Loading beside the old data does not block commands.
         let beside = has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
-        // In a cluster the host finds out in its first cron that it is a replica.
-        let has_role = !has(raw::REDISMODULE_CTX_FLAGS_CLUSTER) || self.has_ticked.get();
-        let loads =
-            has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || here.doing.loads() || !has_role;
+        let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside
+            || here.doing.loads()
+            || !self.is_role_known(flags);
         let paused = here.pause.look(locked);
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
         let as_master = replica && self.is_demoted_in_exec(flags);

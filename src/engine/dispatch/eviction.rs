@@ -52,14 +52,15 @@ fn make_room_in(
     }
     for scope in ledger.eviction.scopes_of(call.db) {
         if ledger.eviction.evicts(scope) && may_evict(ledger, slot) {
-            evict_in(ledger, slot, shard, held, scope, &mut { VICTIMS_PER_WRITE });
+            let mut left = VICTIMS_PER_WRITE;
+            evict_in(ledger, slot, shard, held, scope, &mut left);
         }
     }
     Ok(())
 }
 
 /// As [`make_room`], before commands on several keys, or those of a transaction, whose shards are
-/// all held. What they are refused for is not looked at here.
+/// all held. It refuses none.
 #[inline]
 pub(super) fn make_room_for_many<'c, 'a: 'c>(
     ledger: &Ledger,
@@ -99,7 +100,7 @@ fn make_room_in_many<'c, 'a: 'c>(
     }
 }
 
-/// Evicts a few keys of a shard that is above its share, no more than are `left`.
+/// Evicts keys of a shard that is above its share, at most `left` of them, and deducts them.
 fn evict_in(
     ledger: &Ledger,
     slot: &ThreadSlot,
@@ -122,10 +123,9 @@ fn evict_in(
 pub(super) fn may_evict(ledger: &Ledger, slot: &ThreadSlot) -> bool {
     let mode = ledger.mode();
     let is_open = mode.is_open_to_workers() || slot.is_main() && mode.is_logged();
-    // Neither while clients are paused, in any mode, nor while the host imports keys.
-    const KEPT: Gates = Gates::WRITES_PAUSED.and(Gates::IMPORTING);
+    const CLOSED: Gates = Gates::WRITES_PAUSED.and(Gates::LOG_FULL).and(Gates::NOTIFICATIONS);
     is_open
-        && !ledger.admission.gates().has(KEPT.and(Gates::LOG_FULL).and(Gates::NOTIFICATIONS))
+        && !ledger.admission.gates().has(CLOSED)
         && !slot.locked().is_some_and(|locked| ledger.shards.is_in_unit(locked))
 }
 

@@ -186,6 +186,8 @@ pub struct Eviction {
     has_databases: AtomicBool,
     /// Workers have found nothing that may go now, in all shards.
     is_stuck: AtomicBool,
+    /// The host imports keys, and evicts none meanwhile.
+    rests: AtomicBool,
     duel: Duel,
 }
 
@@ -199,6 +201,7 @@ impl Eviction {
             databases: (0..databases).map(|_| Pool::default()).collect(),
             has_databases: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             duel: Duel::default(),
         }
     }
@@ -211,7 +214,7 @@ impl Eviction {
 
     /// The limit of all keys in force.
     pub fn limit(&self) -> Limit {
-        Limit { policy: self.policy(), bytes: self.all.limit(), is_own: self.is_own() }
+        Limit { policy: self.all.policy(), bytes: self.all.limit(), is_own: self.is_own() }
     }
 
     pub(super) fn set_limit(&self, limit: Limit) {
@@ -241,9 +244,14 @@ impl Eviction {
         self.is_own.load(Relaxed)
     }
 
-    /// The policy in force.
-    pub fn policy(&self) -> Policy {
-        self.all.policy()
+    /// Whether the host imports keys. The caller holds all tokens.
+    pub(super) fn set_resting(&self, rests: bool) {
+        self.rests.store(rests, Relaxed);
+    }
+
+    /// The policy by which a limit is kept now: none while eviction rests.
+    pub(super) fn policy_of(&self, scope: Scope) -> Policy {
+        if self.rests.load(Relaxed) { Policy::NoEviction } else { self.pool(scope).policy() }
     }
 
     /// The error for a write that there is no room for.
@@ -280,8 +288,7 @@ impl Eviction {
     /// Whether keys are to be evicted for this limit.
     #[inline]
     pub(in crate::engine) fn evicts(&self, scope: Scope) -> bool {
-        let pool = self.pool(scope);
-        pool.above() > 0 && pool.policy().evicts()
+        self.is_above(scope) && self.policy_of(scope).evicts()
     }
 
     /// Bytes that a thread may have changed before it adds up again.
@@ -325,7 +332,7 @@ impl Eviction {
         if !self.limited_databases().any(|limited| limited == db) || !self.is_above(scope) {
             return None;
         }
-        let policy = self.pool(scope).policy();
+        let policy = self.policy_of(scope);
         let refuses = !policy.evicts() || !has_victims(policy);
         refuses.then_some(Error::OverDatabaseLimit(db))
     }

@@ -208,9 +208,6 @@ impl Ledger {
     #[cold]
     fn refusal_now(&self, db: u32) -> Option<Error> {
         let has_victims = |policy: Policy| {
-            if self.admission.gates().has(Gates::IMPORTING) {
-                return false;
-            }
             let census = self.books.census(db);
             if policy.is_volatile() { census.expiring > 0 } else { census.keys > 0 }
         };
@@ -253,12 +250,10 @@ impl Ledger {
                 eviction.note_sum(Scope::Database(db), self.books.bytes_of(db));
             }
             let is_above = eviction.note_sum(Scope::All, self.books.totals().bytes);
-            let policy = eviction.policy();
+            let policy = eviction.policy_of(Scope::All);
             let left = if policy.is_volatile() { self.books.expiring() } else { self.books.keys() };
-            // The host evicts nothing while it imports keys.
-            let may_evict = policy.evicts() && !self.admission.gates().has(Gates::IMPORTING);
-            let evicts = may_evict && left > 0 && !eviction.is_stuck();
-            let is_full = if may_evict { eviction.has_no_room() } else { is_above };
+            let evicts = policy.evicts() && left > 0 && !eviction.is_stuck();
+            let is_full = if policy.evicts() { eviction.has_no_room() } else { is_above };
             gates = gates
                 .and_if(evicts && eviction.is_far_above(), Gates::EVICTING)
                 .and_if(!evicts && is_full, Gates::FULL);
@@ -286,9 +281,10 @@ impl Ledger {
             // A worker may have published a run before all its tokens were taken.
             if let Some(word) = next_mode() {
                 self.admission.set_mode(word);
+                self.eviction.set_resting(gates.has(Gates::IMPORTING));
             }
             all.release();
-            // An import of the host's begins or ends, perhaps: nothing is evicted in it.
+            // What that opens or closes.
             self.add_up_memory();
         }
         if are_waited_for {

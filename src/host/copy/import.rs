@@ -1,7 +1,9 @@
 //! MIDI.IMPORT: from the host into midi.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use midi_module_api as raw;
@@ -216,16 +218,28 @@ impl Import {
                 .as_one(ctx.locked(), || self.move_key(ctx, name, expire_at, len));
         }
         with_value(ctx, name, len, &mut |value| {
-            let (db, replace) = (self.copy.db, self.copy.args.replace);
-            let is_new = Value::lend(value.into(), limits.keep_bytes, |value| {
-                engine.ledger.put(ctx.locked(), db, key, value, expire_at, replace)
-            });
-            if is_new {
+            if self.put(ctx, key, value.into(), expire_at, self.copy.args.replace) {
                 self.copy.counts.copied += 1;
             } else {
                 self.copy.counts.present += 1;
             }
         });
+    }
+
+    /// Sets a key of midi's, one that exists only if `replace`. True if it was set.
+    fn put(
+        &self,
+        ctx: Ctx<'_>,
+        key: &[u8],
+        value: Cow<'_, [u8]>,
+        expire_at: Option<UnixMs>,
+        replace: bool,
+    ) -> bool {
+        let engine = &instance().engine;
+        let keep_bytes = engine.settings().keep_bytes.load(Ordering::Relaxed);
+        Value::lend(value, keep_bytes, |value| {
+            engine.ledger.put(ctx.locked(), self.copy.db, key, value, expire_at, replace)
+        })
     }
 
     /// Moves a key. The host may refuse to remove it, midi does not refuse to set it: so the host
@@ -249,10 +263,7 @@ impl Import {
         let Some(value) = value else { return };
         match native::delete(ctx, name) {
             Ok(true) => {
-                let keep_bytes = engine.settings().limits(usize::MAX).keep_bytes;
-                Value::lend(value.into(), keep_bytes, |value| {
-                    engine.ledger.put(locked, self.copy.db, key, value, expire_at, true)
-                });
+                self.put(ctx, key, value.into(), expire_at, true);
                 self.copy.counts.copied += 1;
             }
             Ok(false) => {} // It expired a moment ago.

@@ -103,20 +103,19 @@ pub fn end(locked: Locked<'_>) {
     state.replaces = false;
     let distrusted = std::mem::take(&mut state.distrusted);
     let from = state.from.take();
-    let (here, ctx) = (instance(), instance().ctx(locked));
-    // At a start in a cluster the host does not know its role yet.
-    if here.gates.has_ticked.get() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
-        role_is_known(ctx);
+    let ctx = instance().ctx(locked);
+    if instance().gates.is_role_known(ctx.flags()) {
+        forget_begun_text(ctx);
     }
     if from == Some(LoadedFrom::Master) || distrusted {
         instance().sync.loaded(distrusted);
     }
 }
 
-/// The host is a master or a replica for good, after it has loaded what it had.
-pub fn role_is_known(ctx: Ctx<'_>) {
+/// If the host, which knows its role, is a master: the rest of a text that was begun will not come.
+/// It was never acknowledged.
+pub fn forget_begun_text(ctx: Ctx<'_>) {
     if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 {
-        // The rest of a text that was begun will not come. It was never acknowledged.
         instance().engine.ledger.log.gathered.lock().clear();
     }
 }

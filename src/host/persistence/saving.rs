@@ -1,6 +1,8 @@
 //! Saves: without a fork, while the keyspace is closed, and in children; and what became of them,
 //! for INFO.
 
+use std::ffi::CStr;
+
 use super::super::api::{Ctx, clock_ms};
 use super::super::instance::instance;
 use super::super::state::persistence::SavedFile;
@@ -55,18 +57,23 @@ pub fn end(ctx: Ctx<'_>, succeeded: bool) {
     if succeeded {
         save_points::all_is_saved();
     }
-    is_save_counted(ctx);
+    note_counted(ctx.info_number(c"persistence", COUNTED));
     note(SavedFile::Rdb, succeeded);
 }
 
-/// The host has forked a child, which may be a save. A child that sends a replica its keys is none.
+/// The field of the host's INFO that counts saves to RDB files.
+pub const COUNTED: &CStr = c"rdb_saves";
+
+/// The host has forked a child, which may be a save.
 pub fn child_was_born(ctx: Ctx<'_>) {
     // A thread that is not the main thread has not looked before it forked.
     instance().gates.doing_changed(ctx);
-    let runs = |field| ctx.info_number(c"persistence", field) == Some(1);
+    let info = ctx.info(c"persistence");
+    let runs = |field| info.number(field) == Some(1);
     let child = if runs(c"rdb_bgsave_in_progress") {
         save_points::save_begins();
-        is_save_counted(ctx).then_some(SavedFile::Rdb)
+        // Else it sends a replica its keys: the host tells them apart in no other way.
+        has_counted(info.number(COUNTED)).then_some(SavedFile::Rdb)
     } else {
         runs(c"aof_rewrite_in_progress").then_some(SavedFile::Aof)
     };
@@ -79,11 +86,10 @@ pub fn note_counted(counted: Option<u64>) {
     instance().saves.lock().counted = counted.unwrap_or(0);
 }
 
-/// Whether the host has counted a save since this was last asked, or noted. It does not say
-/// otherwise whether a child writes a file or to a replica.
-fn is_save_counted(ctx: Ctx<'_>) -> bool {
-    let counted = ctx.info_number(c"persistence", c"rdb_saves");
-    let before = std::mem::replace(&mut instance().saves.lock().counted, counted.unwrap_or(0));
+/// Whether the host has counted a save since it was last noted how many. Also if it reports none.
+fn has_counted(counted: Option<u64>) -> bool {
+    let before = instance().saves.lock().counted;
+    note_counted(counted);
     counted != Some(before)
 }
 
@@ -91,18 +97,16 @@ fn is_save_counted(ctx: Ctx<'_>) -> bool {
 pub fn child_died(ctx: Ctx<'_>) {
     // A save that failed may stop writes.
     instance().gates.may_change();
-    let child = instance().saves.lock().child.take();
-    let status = match child {
-        Some(SavedFile::Rdb) => c"rdb_last_bgsave_status",
-        Some(SavedFile::Aof) => c"aof_last_bgrewrite_status",
-        None => {
-            // What it has reported is in no file.
-            report().take();
-            return;
-        }
+    let Some(child) = instance().saves.lock().child.take() else {
+        // What it has reported is in no file.
+        report().take();
+        return;
     };
-    let is_ok = ctx.info_text(c"persistence", status).is_some_and(|text| text == b"ok");
-    child.into_iter().for_each(|child| note(child, is_ok));
+    let status = match child {
+        SavedFile::Rdb => c"rdb_last_bgsave_status",
+        SavedFile::Aof => c"aof_last_bgrewrite_status",
+    };
+    note(child, ctx.info_text(c"persistence", status).is_some_and(|text| text == b"ok"));
 }
 
 fn note(what: SavedFile, succeeded: bool) {

@@ -99,7 +99,7 @@ unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
     if !saved {
         // The host then counts the save as failed, and keeps the old file. A panic outside of a
         // child ends the server: else the host would put half a section over a good file.
-        // SAFETY: nothing is left to be done in this process.
+        // SAFETY: it ends the process at once.
         unsafe { libc::_exit(1) };
     }
 }

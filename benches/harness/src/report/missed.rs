@@ -106,8 +106,8 @@ const CAUSES: [(&str, &str, &str); 19] = [
     (
         "a cache's SETs at the limit",
         "",
-        "Below the limit a new key takes fresh memory. At the limit an old one is read and freed \
-         first, which is in no cache of the processor: a quarter of the time. The ratios of \
+        "Below the limit a new key takes fresh memory. At the limit an old key, which is in no \
+         cache of the processor, is first read and freed: a quarter of the time. The ratios of \
          Redis 7.0, Valkey and Redis 8.6 are 0.65, 0.57 and 0.51.",
     ),
     (
