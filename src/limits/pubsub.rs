@@ -18,6 +18,10 @@ pub const PUSHED_ELEMENTS: usize = 4;
 /// The longest line there: an error, or a length.
 pub const PUSHED_LINE_BYTES: usize = 4096;
 
+/// Patterns that the host matches: it sends the listener a message once for each of them that
+/// matches. With more of them the listener subscribes to `*`, and midi matches the others.
+pub const PATTERNS_AT_HOST: usize = 16;
+
 /// What the listener reads at once.
 pub const LISTENER_READ_BYTES: usize = 64 << 10;
 

@@ -2,7 +2,7 @@
 //! one of its keys raises the flag while it holds the shard.
 //!
 //! A client that no longer watches drops its flag. Its observers here are removed when the same
-//! name, or the shard's limit, is next reached.
+//! name is changed or watched, and after as many changes of others as names are watched.
 //!
 //! Of a long name only the beginning and a hash are kept. Another key with the same beginning and
 //! hash is taken for it: a client is then notified of one change too many, but never of one too
@@ -25,6 +25,8 @@ pub struct Observed {
     by_name: HashMap<Box<[u8]>, Observers>,
     hasher: RandomState,
     asked: u64,
+    /// Changes since observers that are gone were last removed.
+    changes: usize,
 }
 
 #[derive(Default)]
@@ -107,7 +109,7 @@ impl Observed {
 
     /// Frees at least an eighth of the room, so that a new name costs only a few checks of others.
     fn make_room(&mut self, most: usize) {
-        self.by_name.retain(|_, observers| observers.list.iter().any(Observer::is_live));
+        self.remove_gone();
         let wanted = most.div_ceil(8);
         if self.by_name.len() + wanted <= most {
             return;
@@ -118,8 +120,21 @@ impl Observed {
         given_up.for_each(|(_, observers)| observers.list.iter().for_each(Observer::raise));
     }
 
+    fn remove_gone(&mut self) {
+        self.by_name.retain(|_, observers| {
+            observers.list.retain(|observer| observer.is_live());
+            !observers.list.is_empty()
+        });
+    }
+
     /// The key has changed: raises the flags of its clients, once.
     pub fn raise(&mut self, db: u32, key: &[u8]) {
+        self.changes += 1;
+        // One look a change in the mean. Writes to a shard without observers take a shorter way.
+        if self.changes >= self.by_name.len() {
+            self.changes = 0;
+            self.remove_gone();
+        }
         self.take_out(key, |observer| {
             if observer.db == db {
                 observer.raise();
@@ -216,6 +231,19 @@ mod tests {
         }
         assert!(observed.by_name.len() <= 10);
         assert!(!is_raised(&live), "it was not the turn of one that is alive");
+    }
+
+    #[test]
+    fn changes_of_other_keys_remove_observers_that_are_gone() {
+        let (mut observed, live) = (Observed::default(), flag());
+        observed.observe(0, b"live", &live, 10);
+        observed.observe(0, b"a", &flag(), 10);
+        observed.observe(0, b"b", &flag(), 10);
+        (0..3).for_each(|_| observed.raise(0, b"c"));
+        assert_eq!(observed.by_name.len(), 1);
+        drop(live);
+        observed.raise(0, b"c");
+        assert!(observed.is_empty());
     }
 
     #[test]

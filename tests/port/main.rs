@@ -29,6 +29,7 @@ mod memcached_stats;
 mod mget;
 mod pubsub;
 mod pubsub_many;
+mod pubsub_patterns;
 mod reports;
 mod rights;
 mod scripts;

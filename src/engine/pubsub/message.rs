@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::ChannelName;
 use crate::command::SubscriptionKind;
 use crate::store::SharedValue;
 
@@ -11,9 +12,9 @@ pub struct HeardMessage {
     /// What the subscription is to ...
     pub kind: SubscriptionKind,
     /// ... and its channel or pattern.
-    pub name: Box<[u8]>,
+    pub name: ChannelName,
     /// The message's channel.
-    pub channel: Box<[u8]>,
+    pub channel: Arc<[u8]>,
     /// The message.
     pub payload: SharedValue,
     unheard: Arc<AtomicUsize>,
@@ -24,16 +25,16 @@ impl HeardMessage {
     /// As the host said it. `unheard` counts its bytes until it is heard.
     pub(super) fn new(
         kind: SubscriptionKind,
-        name: &[u8],
-        channel: &[u8],
-        payload: &[u8],
+        name: ChannelName,
+        channel: Arc<[u8]>,
+        payload: SharedValue,
         unheard: &Arc<AtomicUsize>,
     ) -> Self {
         let message = HeardMessage {
             kind,
-            name: name.into(),
-            channel: channel.into(),
-            payload: SharedValue::new(payload.to_vec()),
+            name,
+            channel,
+            payload,
             unheard: Arc::clone(unheard),
             is_uncounted: AtomicBool::new(false),
         };

@@ -6,26 +6,29 @@
 //!         each client ◄─ Ports::hear, of workers with subscribers ◄─ message
 //! ```
 //!
-//! The host matches messages with channels and patterns. What it confirms is heard from then on, so
-//! a client is answered when the host has confirmed its subscription. Per name, one request is on
-//! its way at a time.
+//! The host matches messages with channels, and with as many patterns as are cheap for it. Those
+//! beyond hear `*`, and are matched here: a message that matches very many would otherwise fill the
+//! host's output to the listener, on which all clients depend. What the host confirms is heard from
+//! then on, so a client is answered when the host has confirmed its subscription. Per name, one
+//! request is on its way at a time.
 
 mod message;
 mod subscriptions;
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 pub use message::HeardMessage;
 pub use subscriptions::{ChannelName, Receivers, SubscriptionChange, SubscriptionWait};
-use subscriptions::{Subscription, SubscriptionList};
+use subscriptions::{HearingWorkers, Subscription, SubscriptionList};
 
 use crate::command::SubscriptionKind;
 use crate::limits::UNHEARD_BYTES;
+use crate::store::SharedValue;
 
 /// Subscriptions of the ports' clients.
 #[derive(Default)]
@@ -59,15 +62,16 @@ impl PubSub {
         wait: impl FnOnce() -> Arc<SubscriptionWait>,
     ) -> ChannelName {
         let mut list = self.list.lock();
-        let known = list.by_kind[kind as usize].get_key_value(name);
-        let name = known.map_or_else(|| ChannelName::from(name), |(name, _)| Arc::clone(name));
-        let subscription = list.by_kind[kind as usize].entry(Arc::clone(&name)).or_default();
-        subscription.add(worker);
+        let name = list.enter(kind, name);
+        let at_host = list.name_at_host(kind, &name);
+        let names = &mut list.by_kind[kind as usize];
+        names.entry(Arc::clone(&name)).or_default().add(worker);
+        let subscription = names.entry(Arc::clone(&at_host)).or_default();
         if subscription.is_at_host && !subscription.is_asked {
             return name;
         }
         subscription.waiting.push(wait());
-        let is_new = list.note(kind, &name);
+        let is_new = list.note(kind, &at_host);
         drop(list);
         if is_new {
             self.wake();
@@ -80,7 +84,7 @@ impl PubSub {
         let mut list = self.list.lock();
         let Some(subscription) = list.by_kind[kind as usize].get_mut(name) else { return };
         subscription.remove(worker);
-        let is_new = subscription.clients.is_empty() && list.note(kind, name);
+        let is_new = subscription.clients.is_empty() && list.leave(kind, name);
         drop(list);
         if is_new {
             self.wake();
@@ -117,7 +121,7 @@ impl PubSub {
     /// confirmed, or while the listener is not connected.
     pub fn receivers(&self, channel: &[u8], is_shard: bool) -> Receivers {
         let (mut receivers, list) = (Receivers::default(), self.list.lock());
-        let hears = |subscription: &Subscription| subscription.is_at_host;
+        let hears = |subscription: &Subscription| list.is_heard(subscription);
         list.each_of(channel, is_shard, hears, |_, _, subscription| {
             subscription.count(&mut receivers);
         });
@@ -135,7 +139,15 @@ impl PubSub {
 
     /// How many channels, patterns and shard channels clients subscribe to.
     pub fn counts(&self) -> [usize; 3] {
-        self.list.lock().by_kind.each_ref().map(HashMap::len)
+        let list = self.list.lock();
+        let [channels, patterns, shards] = list.by_kind.each_ref().map(HashMap::len);
+        let is_midis = list.all().is_some_and(|all| all.clients.is_empty());
+        [channels, patterns - usize::from(is_midis), shards]
+    }
+
+    /// How many patterns more the clients subscribe to than the host knows of.
+    pub fn patterns_beyond_host(&self) -> usize {
+        self.list.lock().beyond_host()
     }
 
     /// For the listener: whether any client subscribes.
@@ -153,7 +165,7 @@ impl PubSub {
             let names = &mut list.by_kind[kind as usize];
             let Some(subscription) = names.get_mut(&name) else { continue };
             subscription.is_listed = false;
-            let is_wanted = !subscription.clients.is_empty();
+            let is_wanted = subscription.is_wanted();
             if is_wanted != subscription.is_at_host {
                 subscription.is_asked = true;
                 changes.push((kind, name, is_wanted));
@@ -177,7 +189,7 @@ impl PubSub {
         let names = &mut list.by_kind[kind as usize];
         let Some(subscription) = names.get_mut(&name) else { return false };
         (subscription.is_asked, subscription.is_at_host) = (false, is_there);
-        let changes = subscription.clients.is_empty() == is_there;
+        let changes = subscription.is_wanted() != is_there;
         let ended = if changes {
             list.note(kind, &name);
             Vec::new()
@@ -201,8 +213,8 @@ impl PubSub {
         for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard]
         {
             let names = &mut list.by_kind[kind as usize];
-            names.retain(|_, subscription| !subscription.clients.is_empty());
-            for (name, subscription) in names.iter_mut() {
+            names.retain(|_, subscription| subscription.is_wanted());
+            for (name, subscription) in names.iter_mut().filter(|(_, it)| !it.is_covered) {
                 (subscription.is_asked, subscription.is_at_host) = (false, false);
                 subscription.is_listed = true;
                 list.changed.push((kind, Arc::clone(name)));
@@ -219,20 +231,24 @@ impl PubSub {
         self.unheard.load(Ordering::Relaxed) > UNHEARD_BYTES
     }
 
-    /// For the listener: a message of the host's, and the workers whose clients hear it.
+    /// For the listener: a message of the host's, as the clients of each of these workers hear it:
+    /// several times if patterns are matched here.
     pub fn hear(
         &self,
         kind: SubscriptionKind,
         name: &[u8],
         channel: &[u8],
         payload: &[u8],
-    ) -> (SmallVec<[usize; 16]>, Arc<HeardMessage>) {
-        let message = HeardMessage::new(kind, name, channel, payload, &self.unheard);
-        let list = self.list.lock();
-        let subscription = list.by_kind[kind as usize].get(name);
-        let workers =
-            subscription.into_iter().flat_map(|it| &it.clients).map(|(worker, _)| *worker);
-        (workers.collect(), Arc::new(message))
+    ) -> Vec<(HearingWorkers, Arc<HeardMessage>)> {
+        let hearing = self.list.lock().hearing(kind, name, channel);
+        let shared = OnceCell::new();
+        let message = |name: ChannelName| {
+            let (channel, payload) = shared
+                .get_or_init(|| (Arc::from(channel), SharedValue::new(payload.to_vec())))
+                .clone();
+            Arc::new(HeardMessage::new(kind, name, channel, payload, &self.unheard))
+        };
+        hearing.into_iter().map(|(name, workers)| (workers, message(name))).collect()
     }
 }
 
@@ -241,6 +257,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::limits::PATTERNS_AT_HOST;
 
     const KIND: SubscriptionKind = SubscriptionKind::Channel;
 
@@ -271,12 +288,13 @@ mod tests {
         assert_eq!(*ends.lock(), [false]);
         // The next one need not wait.
         all.subscribe(1, KIND, b"c", || unreachable!());
-        let (workers, message) = all.hear(KIND, b"c", b"c", b"m");
+        let heard = all.hear(KIND, b"c", b"c", b"m");
+        let [(workers, message)] = &heard[..] else { panic!("{} times", heard.len()) };
         assert_eq!((&workers[..], message.payload.bytes()), (&[0, 1][..], &b"m"[..]));
         assert_eq!(all.receivers(b"c", false), Receivers { at_host: 1, clients: 2 });
         assert_eq!(all.receivers(b"c", true), Receivers::default());
         assert!(all.unheard.load(Ordering::Relaxed) > 0);
-        drop(message);
+        drop(heard);
         assert_eq!(all.unheard.load(Ordering::Relaxed), 0);
     }
 
@@ -338,6 +356,48 @@ mod tests {
         assert_eq!(*ends.lock(), [true]);
         all.unsubscribe(0, KIND, &b"c"[..].into());
         assert!(all.take_changes().is_empty() && !all.is_needed());
+    }
+
+    #[test]
+    fn the_host_matches_some_patterns_and_midi_the_others() {
+        const PATTERN: SubscriptionKind = SubscriptionKind::Pattern;
+        let all = PubSub::default();
+        let names: Vec<ChannelName> =
+            (0..PATTERNS_AT_HOST + 2).map(|at| format!("c{at:02}*").into_bytes().into()).collect();
+        let ends: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let (wait, ends) = wait();
+                all.subscribe(0, PATTERN, name, || wait);
+                ends
+            })
+            .collect();
+        let asked = all.take_changes();
+        assert_eq!(asked.len(), PATTERNS_AT_HOST + 1, "{asked:?}");
+        assert!(asked.contains(&(PATTERN, b"*"[..].into(), true)));
+        assert!(all.receivers(b"c16", false).clients == 0 && ends[16].lock().is_empty());
+        all.confirmed(PATTERN, b"*", true);
+        assert_eq!(all.receivers(b"c16", false), Receivers { at_host: 1, clients: 1 });
+        assert_eq!((&**ends[16].lock(), &**ends[17].lock()), (&[false][..], &[false][..]));
+        assert!(ends[0].lock().is_empty());
+        assert_eq!((all.counts(), all.patterns_beyond_host()), ([0, names.len(), 0], 1));
+        // Those that the host matches are heard by their own names alone.
+        assert!(all.hear(PATTERN, b"*", b"c00", b"m").is_empty());
+        let heard = all.hear(PATTERN, b"*", b"c17", b"m");
+        assert!(heard.len() == 1 && heard[0].1.name == names[17]);
+        // A client's own `*` hears it, too, and keeps it.
+        all.subscribe(1, PATTERN, b"*", || unreachable!());
+        assert_eq!(all.hear(PATTERN, b"*", b"c17", b"m").len(), 2);
+        all.lost(None);
+        assert_eq!(all.take_changes().len(), PATTERNS_AT_HOST + 1);
+        all.confirmed(PATTERN, b"*", true);
+        all.unsubscribe(1, PATTERN, &b"*"[..].into());
+        all.unsubscribe(0, PATTERN, &names[17]);
+        assert!(all.take_changes().is_empty());
+        all.unsubscribe(0, PATTERN, &names[16]);
+        assert_eq!(all.take_changes(), [(PATTERN, b"*"[..].into(), false)]);
+        all.confirmed(PATTERN, b"*", false);
+        assert_eq!(all.counts(), [0, PATTERNS_AT_HOST, 0]);
     }
 
     #[test]

@@ -8,9 +8,13 @@ use smallvec::SmallVec;
 
 use crate::command::SubscriptionKind;
 use crate::command::glob;
+use crate::limits::PATTERNS_AT_HOST;
 
 /// A channel, or a pattern, that clients subscribe to. All that keep it share its bytes.
 pub type ChannelName = Arc<[u8]>;
+
+/// Workers whose clients hear a message.
+pub type HearingWorkers = SmallVec<[usize; 16]>;
 
 /// A change that the host must be told of: a subscription begins (true), or ends.
 pub type SubscriptionChange = (SubscriptionKind, ChannelName, bool);
@@ -35,7 +39,14 @@ pub(super) struct Subscription {
     /// Waits of clients that subscribe, and of those that publish to them, until the host has
     /// confirmed it.
     pub(super) waiting: Vec<Arc<SubscriptionWait>>,
+    /// A pattern that the host is not told of: its messages come by `*`.
+    pub(super) is_covered: bool,
+    /// How many such patterns there are, at `*`.
+    covers: usize,
 }
+
+/// The pattern by which messages for others come, too.
+const ALL: &[u8] = b"*";
 
 /// A client's wait for subscriptions. It ends when nobody keeps this any more: each subscription
 /// that the host has not confirmed does.
@@ -80,6 +91,11 @@ pub struct Receivers {
 }
 
 impl Subscription {
+    /// Whether the host should have it, unless it is covered.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.clients.is_empty() || self.covers > 0
+    }
+
     fn clients(&self) -> usize {
         self.clients.iter().map(|(_, clients)| clients).sum()
     }
@@ -107,6 +123,86 @@ impl Subscription {
 }
 
 impl SubscriptionList {
+    /// The shared form of a name that a client subscribes to.
+    pub(super) fn enter(&mut self, kind: SubscriptionKind, name: &[u8]) -> ChannelName {
+        let names = &mut self.by_kind[kind as usize];
+        if let Some((known, _)) = names.get_key_value(name) {
+            return Arc::clone(known);
+        }
+        let covered = names.get(ALL).map_or(0, |all| all.covers);
+        // `*` does not match the empty channel.
+        let is_covered = kind == SubscriptionKind::Pattern
+            && ![b"", ALL].contains(&name)
+            && names.len() - covered >= PATTERNS_AT_HOST;
+        if is_covered {
+            names.entry(ALL.into()).or_default().covers += 1;
+        }
+        let name = ChannelName::from(name);
+        let subscription = Subscription { is_covered, ..Subscription::default() };
+        names.insert(Arc::clone(&name), subscription);
+        name
+    }
+
+    /// No client subscribes to it any more. True if the host may have to be told, and that was not
+    /// noted before.
+    pub(super) fn leave(&mut self, kind: SubscriptionKind, name: &ChannelName) -> bool {
+        let names = &mut self.by_kind[kind as usize];
+        if names.get(name).is_none_or(|subscription| !subscription.is_covered) {
+            return self.note(kind, name);
+        }
+        names.remove(name);
+        let Some(all) = names.get_mut(ALL) else { return false };
+        all.covers -= 1;
+        !all.is_wanted() && self.note(kind, &ALL.into())
+    }
+
+    /// The name by which the host knows this subscription.
+    pub(super) fn name_at_host(&self, kind: SubscriptionKind, name: &ChannelName) -> ChannelName {
+        let subscription = self.by_kind[kind as usize].get(name);
+        let is_covered = subscription.is_some_and(|subscription| subscription.is_covered);
+        if is_covered { ALL.into() } else { Arc::clone(name) }
+    }
+
+    /// `*`, if clients subscribe to it, or it covers other patterns.
+    pub(super) fn all(&self) -> Option<&Subscription> {
+        self.by_kind[SubscriptionKind::Pattern as usize].get(ALL)
+    }
+
+    /// How many patterns the host does not know of; `*` is one less if no client subscribes to it.
+    pub(super) fn beyond_host(&self) -> usize {
+        let beyond = |all: &Subscription| all.covers - usize::from(all.clients.is_empty());
+        self.all().filter(|all| all.covers > 0).map_or(0, beyond)
+    }
+
+    /// The names of clients' subscriptions that hear what comes for this one, and their workers.
+    pub(super) fn hearing(
+        &self,
+        kind: SubscriptionKind,
+        name: &[u8],
+        channel: &[u8],
+    ) -> Vec<(ChannelName, HearingWorkers)> {
+        let names = &self.by_kind[kind as usize];
+        let Some((name, subscription)) = names.get_key_value(name) else { return Vec::new() };
+        let own = (!subscription.clients.is_empty()).then_some((name, subscription));
+        let covers = subscription.covers > 0;
+        let covered = covers.then(|| names.iter()).into_iter().flatten();
+        let covered =
+            covered.filter(|(pattern, other)| other.is_covered && glob::matches(pattern, channel));
+        let workers = |of: &Subscription| of.clients.iter().map(|(worker, _)| *worker).collect();
+        own.into_iter()
+            .chain(covered)
+            .map(|(name, subscription)| (Arc::clone(name), workers(subscription)))
+            .collect()
+    }
+
+    /// Whether the host sends messages for it.
+    pub(super) fn is_heard(&self, subscription: &Subscription) -> bool {
+        match self.all() {
+            Some(all) if subscription.is_covered => all.is_at_host,
+            _ => subscription.is_at_host,
+        }
+    }
+
     /// Gives `to` those subscriptions to this channel, and to patterns that match it, that are
     /// `such`.
     pub(super) fn each_of(
@@ -152,7 +248,7 @@ impl SubscriptionList {
         let names = &mut self.by_kind[kind as usize];
         let Some(subscription) = names.get_mut(name) else { return Vec::new() };
         let ended = std::mem::take(&mut subscription.waiting);
-        if subscription.clients.is_empty() {
+        if !subscription.is_wanted() {
             names.remove(name);
         }
         ended

@@ -70,30 +70,37 @@ impl ListenerConnection {
     }
 
     fn turn(&mut self, engine: &Engine, waker: &Waker) -> Result<(), String> {
+        let is_all_heard = self.hear(engine)?;
+        // What has been confirmed may have to change again.
         for (kind, name, begins) in engine.pubsub.take_changes() {
             self.say(&[request(kind, begins).as_bytes(), &name]);
         }
         self.flush()?;
-        if engine.pubsub.is_behind() {
+        if !is_all_heard {
             std::thread::sleep(LISTENER_NAP);
             return Ok(());
         }
         self.wait(Some(waker), Duration::from_secs(60));
         waker.clear();
-        self.receive()?;
-        self.hear(engine)
+        self.receive()
     }
 
-    /// Takes what has come.
-    fn hear(&mut self, engine: &Engine) -> Result<(), String> {
-        while let Some((pushed, length)) = read_pushed(&self.input[self.used..])
-            .map_err(|_| "the server has sent something unexpected".to_owned())?
-        {
+    /// Takes what has come. False if the workers must catch up before the rest.
+    fn hear(&mut self, engine: &Engine) -> Result<bool, String> {
+        loop {
+            if engine.pubsub.is_behind() {
+                return Ok(false);
+            }
+            let Some((pushed, length)) = read_pushed(&self.input[self.used..])
+                .map_err(|_| "the server has sent something unexpected".to_owned())?
+            else {
+                return Ok(true);
+            };
             self.used += length;
             match pushed {
                 HostPush::Message { kind, name, channel, payload } => {
-                    let (workers, message) = engine.pubsub.hear(kind, name, channel, payload);
-                    if let Some(ports) = engine.context().outside.ports() {
+                    let Some(ports) = engine.context().outside.ports() else { continue };
+                    for (workers, message) in engine.pubsub.hear(kind, name, channel, payload) {
                         workers.iter().for_each(|&worker| ports.hear(worker, &message));
                     }
                 }
@@ -108,7 +115,6 @@ impl ListenerConnection {
                 }
             }
         }
-        Ok(())
     }
 
     /// Adds a command to the output.

@@ -158,6 +158,7 @@ pub(super) fn pubsub(caller: &mut RespCaller<'_>, which: PubSubQuestion, args: &
             PubSubQuestion::ShardNumSub => SubscriptionKind::Shard,
             _ => SubscriptionKind::Channel,
         };
+        let beyond_host = engine.pubsub.patterns_beyond_host() as i64;
         let own: Vec<_> =
             asked[1..].iter().map(|name| engine.pubsub.subscribers(kind, name)).collect();
         Box::new(move |session, output| {
@@ -172,7 +173,7 @@ pub(super) fn pubsub(caller: &mut RespCaller<'_>, which: PubSubQuestion, args: &
                     found.iter().for_each(|name| reply.bulk(name));
                 }
                 // The listener has each pattern once, as if a client of the host's had it.
-                PubSubQuestion::NumPat => reply.integer(number(0)),
+                PubSubQuestion::NumPat => reply.integer(number(0) + beyond_host),
                 PubSubQuestion::NumSub | PubSubQuestion::ShardNumSub => {
                     reply.array(2 * own.len());
                     for (at, (name, own)) in words[1..].iter().zip(&own).enumerate() {
