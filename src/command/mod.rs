@@ -94,8 +94,8 @@ pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;
 pub use table::{
-    COMMANDS, FoundCommand, Named, PREFIX, find, find_call, host_commands, number_of, subcommands,
-    withdraw,
+    COMMANDS, FoundCommand, Named, PREFIX, find, find_call, host_commands, is_withdrawn, number_of,
+    subcommands, withdraw,
 };
 
 use docs::{arg, docs, word};

@@ -178,7 +178,7 @@ impl ByName {
             let number = self.0[place] as usize;
             let known = NAMES.get(number)?;
             if *known == wanted && COMMANDS[number].name.len() == name.len() {
-                return (!WITHDRAWN[number].load(Ordering::Relaxed)).then_some(number);
+                return (!is_withdrawn(number)).then_some(number);
             }
             place = (place + 1) % PLACES;
         }
@@ -232,7 +232,8 @@ static WITHDRAWN: [AtomicBool; COMMANDS.len()] = [const { AtomicBool::new(false)
 
 /// From now on neither the command of this number nor its subcommands are found.
 pub fn withdraw(number: usize) {
-    WITHDRAWN[number].store(true, Ordering::Relaxed);
+    let all = number..=number + SUBCOMMANDS[number];
+    all.for_each(|number| WITHDRAWN[number].store(true, Ordering::Relaxed));
 }
 
 /// The number of the row of this name in [`COMMANDS`], whether or not ports have it. A linear
@@ -262,10 +263,16 @@ pub fn find(name: &[u8]) -> Option<usize> {
     PREFIXED.find(name)
 }
 
+/// Whether a command has been withdrawn.
+#[inline]
+pub fn is_withdrawn(number: usize) -> bool {
+    WITHDRAWN[number].load(Ordering::Relaxed)
+}
+
 /// The numbers of a command's subcommands that have not been withdrawn.
 pub fn subcommands(number: usize) -> impl Iterator<Item = usize> {
     let all = number + 1..number + 1 + SUBCOMMANDS[number];
-    all.filter(|&sub| !WITHDRAWN[sub].load(Ordering::Relaxed))
+    all.filter(|&sub| !is_withdrawn(sub))
 }
 
 /// A command with the name that a client of a port used.

@@ -197,7 +197,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     quarantine::before_sleep(ctx);
     // No other command is running, either: a turn has passed for those that wait, before others
     // join them.
-    here.doing.turn_ends();
+    here.doing.turn_ends(here.pause.holds_up(locked));
     confirmed::turn_ends();
     // Messages to the main thread, and then the changes that they made.
     turn::turn(locked);
@@ -230,6 +230,8 @@ fn before_sleep(ctx: Ctx<'_>) {
     let has_logged = hand_over::before_sleep(ctx);
     turn::answer_logged(engine, locked);
     let asks_replicas = confirmed::before_sleep(ctx);
+    // Nothing above reads users again before the host executes what waited for them.
+    USERS.before_sleep(locked);
     if !may_sleep || has_logged || asks_replicas {
         // More keeps coming, something is left over, replies wait for the log, or a timer is due.
         engine.context().main.awake(locked);
@@ -312,6 +314,9 @@ fn on_role_change(ctx: Ctx<'_>, sub: u64) {
     }
     instance().gates.refresh(ctx);
     if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+        if let Some(ports) = instance().engine.context().outside.ports() {
+            ports.demoted();
+        }
         hand_over::drop_tail(ctx, "This server is a replica now");
         confirmed::became_replica();
     }
@@ -389,13 +394,13 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     // Else its master may have sent this.
     let syncs =
         has(raw::REDISMODULE_CTX_FLAGS_SLAVE) && !has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_ONLINE);
-    let in_exec = has(raw::REDISMODULE_CTX_FLAGS_MULTI);
-    let load_follows = db < 0 && here.doing.is_emptied_for_load(syncs, in_exec);
+    let may_be_old = has(raw::REDISMODULE_CTX_FLAGS_MULTI) || here.pause.holds_up(locked);
+    let load_follows = db < 0 && here.doing.is_emptied_for_load(syncs, may_be_old);
     if load_follows {
         // Before the keys are gone: who reads meanwhile is told that they are being loaded.
         here.gates.doing_changed(ctx);
     }
-    if load_follows && here.doing.loads_aof.get() {
+    if load_follows && here.doing.loads_aof() {
         // The log's tail, and writes from here on, would get into the AOF, but the AOF that is
         // loaded does not have them.
         hand_over::drop_tail(ctx, "DEBUG LOADAOF");

@@ -96,8 +96,12 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             guarded((), import_source::may_change);
         }
         8 if name.eq_ignore_ascii_case(b"replconf") => confirmed::may_change(),
-        8 if name.eq_ignore_ascii_case(b"flushall") => here.doing.flushall_comes(),
-        4 if name.eq_ignore_ascii_case(b"save") => here.doing.save_comes(),
+        8 if name.eq_ignore_ascii_case(b"flushall") => {
+            here.doing.flushall_comes(here.pause.holds_up(command.locked()));
+        }
+        4 if name.eq_ignore_ascii_case(b"save") => {
+            here.doing.save_comes(here.pause.holds_up(command.locked()));
+        }
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
     }
@@ -124,10 +128,10 @@ fn before_debug(command: Filtered<'_>) {
     }
     if command.arg(1).eq_ignore_ascii_case(b"reload") {
         let merges = |number| command.arg(number).eq_ignore_ascii_case(b"merge");
-        here.doing.reloads.set(true);
+        here.doing.reload_comes();
         here.loads.lock().replaces = (2..command.count()).any(merges);
     } else if command.arg(1).eq_ignore_ascii_case(b"loadaof") {
-        here.doing.loads_aof.set(true);
+        here.doing.loadaof_comes();
     }
     here.active_expiry.before_debug(command);
 }

@@ -35,6 +35,13 @@ impl DelayedFlushes {
         self.count.store(when.len(), Ordering::Relaxed);
     }
 
+    /// Forgets all: this server's keys become those of a master.
+    pub fn forget_all(&self) {
+        let mut when = self.when.lock();
+        when.clear();
+        self.count.store(0, Ordering::Relaxed);
+    }
+
     /// A database that is to be emptied now, and since when.
     pub fn due(&self, now: UnixMs) -> Option<(u32, UnixMs)> {
         if self.count.load(Ordering::Relaxed) == 0 {

@@ -100,6 +100,12 @@ impl Ports for Open {
         Ok(())
     }
 
+    fn demoted(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.flushes.forget_all();
+        }
+    }
+
     fn hear(&self, worker: usize, message: &Arc<HeardMessage>) {
         if let Some(shared) = self.shared.upgrade() {
             shared.send(worker, PortMessage::Heard(Arc::clone(message)));
@@ -131,6 +137,8 @@ impl Ports for Closed {
     fn set_tls(&self, _: &TlsSettings) -> Result<(), String> {
         Ok(())
     }
+
+    fn demoted(&self) {}
 
     fn hear(&self, _: usize, _: &Arc<HeardMessage>) {}
 }

@@ -139,6 +139,20 @@ fn a_slot_with_keys_stays_until_they_have_left() {
 }
 
 /// As under its own name, if the operator has renamed it.
+/// What is written before it would be lost: newer hosts execute it when the pause ends, and no
+/// module sees that.
+#[test]
+fn a_slot_is_not_given_away_behind_a_pause() {
+    let [first, second] = &two_nodes(&Mode::Adaptive.builder());
+    let (mut writer, mut giver, to) = (first.client(), first.client(), id(second));
+    first.client().ok("CLIENT PAUSE 200 ALL");
+    writer.send_line("MIDI.SET {bar}1 v");
+    let reply = giver.run(&format!("CLUSTER SETSLOT {SLOT} NODE {to}")).text();
+    assert!(reply.contains("clients are paused"), "{reply}");
+    assert_eq!(writer.read(), Value::ok());
+    assert_eq!(keys_in_slot(first), 1);
+}
+
 #[test]
 fn a_renamed_cluster_command_is_seen() {
     let builder = Mode::Adaptive.builder().config("rename-command CLUSTER KLUSTER");

@@ -48,6 +48,7 @@ mod hashes;
 mod hashes_huge;
 mod hashes_saved;
 mod hashes_undone;
+mod held_up;
 mod import_mode;
 mod increx;
 mod info;

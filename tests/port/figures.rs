@@ -101,6 +101,12 @@ const COUNTED: &[&str] = &[
     "UNWATCH",
     "EVAL 'return 1' 0",
     "EVAL 'nosuch(' 0",
+    "EVAL 'return redis.call(\"HGET\",KEYS[1],\"f\")' 1 m",
+    "EVAL 'return redis.pcall(\"HGET\",KEYS[1],\"f\")' 1 m",
+    "EVAL 'return redis.error_reply(\"OWN text\")' 0",
+    "SUBSCRIBE channel",
+    "GET m",
+    "UNSUBSCRIBE channel",
     "SET p 1 PX 1",
     "DBSIZE",
     "BITFIELD bits",
@@ -186,6 +192,18 @@ fn the_same_commands_count_the_same() {
     assert_eq!(commands(&mut port), of_host);
     assert_eq!(errors(&mut port), host_errors);
     assert_eq!(looked(&mut port), looked_of_host);
+}
+
+#[test]
+fn a_long_lcs_looks_both_keys_up() {
+    let ported = ported();
+    let (mut client, value) = (ported.client(), "z".repeat(2000));
+    client.call(&["SET", "a", &value]);
+    assert_eq!(client.run("LCS a b LEN"), Value::Integer(0));
+    client.call(&["SET", "b", &value]);
+    assert_eq!(client.run("LCS a b LEN"), Value::Integer(2000));
+    let stats = client.info("stats");
+    assert_eq!((&*stats["keyspace_hits"], &*stats["keyspace_misses"]), ("3", "1"));
 }
 
 #[test]

@@ -25,6 +25,30 @@ fn nothing_is_flushed_where_the_operator_has_disabled_flushdb() {
 }
 
 #[test]
+fn what_the_operator_has_disabled_is_not_there() {
+    let disabled = ["GET", "SET", "DEL", "APPEND", "INCRBY", "CLIENT", "CONFIG", "FLUSHDB"]
+        .map(|name| format!("rename-command {name} \"\""));
+    let server = WithMemcached::start(disabled.into_iter().fold(Builder::new(), Builder::config));
+    let mut client = server.client();
+    for (sent, name) in [
+        ("get a\n", "get"),
+        ("gets a b\n", "get"),
+        ("set a 0 0 1\nx\n", "set"),
+        ("append a 0 0 1\nx\n", "append"),
+        ("incr a 1\n", "incrby"),
+        ("delete a\n", "del"),
+        ("mg a v\n", "get"),
+        ("ms a 1\nx\n", "set"),
+        ("stats conns\n", "client|list"),
+        ("stats reset\n", "config|resetstat"),
+    ] {
+        let said = client.lines(sent);
+        assert_eq!(said, format!("SERVER_ERROR ERR unknown command '{name}'\n"), "{sent}");
+    }
+    assert!(client.lines("stats settings\n").contains("STAT flush_enabled no\n"));
+}
+
+#[test]
 fn commands_are_answered_in_memcacheds_words() {
     in_all_modes(|server| {
         let mut client = server.client();

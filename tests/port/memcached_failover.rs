@@ -4,6 +4,8 @@
 //!
 //! Environment: `MIDI_FAILOVERS` (how many in each mode).
 
+use std::time::{Duration, Instant};
+
 use crate::common::memcached::WithMemcached;
 use crate::common::memcached_writer::{Writer, beside};
 use crate::common::replicas::{
@@ -44,6 +46,22 @@ fn what_clients_were_told_survives_a_failover() {
         let logging = mode.builder().config("appendonly yes");
         fail_over_under_load(&logging.config(format!("appendfsync {fsync}")));
     }
+}
+
+/// What is kept for later would empty the database of another master.
+#[test]
+fn a_delayed_flush_is_forgotten_with_the_masters_role() {
+    let [one, other] = [(); 2].map(|()| WithMemcached::start(Mode::Adaptive.builder()));
+    let (mut asker, mut writer) = (one.client(), other.client());
+    assert_eq!(asker.lines("flush_all 2\n"), "OK\n");
+    let asked = Instant::now();
+    assert_eq!(writer.lines("set precious 0 0 1\nx\n"), "STORED\n");
+    follow(&one.server, other.server.port());
+    one.server.client().ok("REPLICAOF NO ONE");
+    wait_for_role(&one.server, true);
+    // The time must have come; a busy machine may need longer.
+    std::thread::sleep(Duration::from_millis(3500).saturating_sub(asked.elapsed()));
+    assert_eq!(asker.lines("get precious\n"), "VALUE precious 0 1\nx\nEND\n");
 }
 
 /// The master ends in the middle of what it does, and its replica goes on.

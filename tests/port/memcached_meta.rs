@@ -54,7 +54,7 @@ fn items_are_told_as_their_flags_ask() {
                     "VA 20\n18446744073709551615\nVA 1\n0\n",
                 ),
                 ("ma n D7 q\nma n MD D3 v T500 t\n", "VA 1 t500\n4\n"),
-                ("ma n N0 q\nma m N9 q\nma none q\nget m\n", "NF\nVALUE m 0 1\n0\nEND\n"),
+                ("ma n N0 q\nma m N9 q\nma none q\nget m\n", "HD\nNF\nVALUE m 0 1\n0\nEND\n"),
             ],
         );
         let mut redis = server.server.midi_client();

@@ -52,6 +52,15 @@ fn a_reset_begins_the_counts_again() {
 }
 
 #[test]
+fn meta_gets_are_look_ups() {
+    let server = WithMemcached::start(Builder::new());
+    let mut client = server.client();
+    client.lines("ms a 1\nx\nmg a v\nmg a\nmg b v\nmg c v N0\nmg a T0\nme a\nme nosuch\n");
+    let after = report(&mut client, "stats");
+    assert_eq!((&after["get_hits"][..], &after["get_misses"][..]), ("3", "2"));
+}
+
+#[test]
 fn connections_are_those_of_memcacheds_clients() {
     let server = WithMemcached::start(Builder::new());
     let (mut client, mut other) = (server.client(), server.client());

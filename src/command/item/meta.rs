@@ -7,7 +7,7 @@ use super::{
 };
 use crate::command::base64::encode;
 use crate::command::{
-    Access, Command, Error, Event, Flags, Keys, OneKey, Reply, docs, record::put_value,
+    Access, Command, Error, Event, Flags, Keys, LooksUp, OneKey, Reply, docs, record::put_value,
 };
 use crate::store::{Now, Traits, UnixMs, Value};
 
@@ -26,6 +26,7 @@ pub(super) const GET: Command = Command {
 pub(super) const RENEW: Command = Command {
     arity: -3,
     keys: Keys::One(Access::ReadOverwrite),
+    looks_up: LooksUp::First,
     ..row("mc-mg-renew", docs("Returns an item, and who is to renew it."), get_or_renew, WRITE)
 };
 
@@ -33,6 +34,7 @@ pub(super) const RENEW: Command = Command {
 pub(super) const VIVIFY: Command = Command {
     arity: -3,
     keys: Keys::One(Access::ReadOverwrite),
+    looks_up: LooksUp::First,
     ..row("mc-mg-vivify", docs("Returns an item, or makes an empty one."), get_or_renew, GROW)
 };
 
@@ -62,6 +64,7 @@ pub(super) const DEBUG: Command = Command {
     arity: -3,
     keys: Keys::One(Access::Read),
     uses: false,
+    looks_up: LooksUp::Nothing,
     ..row("mc-me", docs("Tells what is known of an item but its value."), debug, READ)
 };
 
@@ -437,7 +440,8 @@ fn count(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if expiry != expiry_of(cx) {
         set_expiry(cx, expiry);
     }
-    if is_muted(&flags, reply) {
+    // Its making is told.
+    if !is_new && is_muted(&flags, reply) {
         return Ok(());
     }
     if flags.has(b'v') {

@@ -56,6 +56,9 @@ pub trait Ports: Send + Sync {
     /// The setting that is wrong, and why: new connections begin as before.
     fn set_tls(&self, settings: &TlsSettings) -> Result<(), String>;
 
+    /// This server is no master any more.
+    fn demoted(&self);
+
     /// Gives a message to the subscribers of a worker.
     fn hear(&self, worker: usize, message: &Arc<HeardMessage>);
 }

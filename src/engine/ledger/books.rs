@@ -1,7 +1,7 @@
 //! The counters of the keyspace: what each thread has counted, and how many commands are queued.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ pub struct Books {
     unfinished: Arc<AtomicI64>,
     /// Error replies.
     errors: Mutex<ErrorCounts>,
+    errors_of_main: AtomicU64,
     /// What had been counted when the figures of INFO were last reset.
     before: Mutex<Counted>,
 }
@@ -59,6 +60,7 @@ impl Books {
             queued_now: AtomicUsize::new(0),
             unfinished: Arc::default(),
             errors: Mutex::default(),
+            errors_of_main: AtomicU64::new(0),
             before: Mutex::default(),
         }
     }
@@ -147,10 +149,16 @@ impl Books {
         self.errors.lock().absorb(errors);
     }
 
-    /// Counts an error reply with this text.
+    /// Counts an error reply with this text, which the main thread gives.
     #[cold]
     pub fn count_error(&self, text: &[u8]) {
         self.errors.lock().add(text);
+        self.errors_of_main.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many the main thread has counted.
+    pub fn errors_of_main(&self) -> u64 {
+        self.errors_of_main.load(Ordering::Relaxed)
     }
 
     /// Error replies since the last reset.

@@ -17,7 +17,7 @@ pub fn begin(ctx: Ctx<'_>) {
     save_points::save_begins();
     let doing = &instance().doing;
     // DEBUG RELOAD loads nothing but what it saves, and the tail is logged after it.
-    let takes_back = doing.save_begins(!doing.reloads.get());
+    let takes_back = doing.save_begins(!doing.reloads());
     instance().gates.doing_changed(ctx);
     if takes_back {
         with_all_held(ctx, |engine, all| engine.ledger.take_back(ctx.locked(), all));
@@ -28,14 +28,16 @@ pub fn begin(ctx: Ctx<'_>) {
 /// host counts no changes.
 pub fn before_load() {
     let doing = &instance().doing;
-    if doing.reloads.get() || doing.loads_aof.get() {
+    if doing.reloads() || doing.loads_aof() {
         save_points::stop_counting();
     }
 }
 
 /// The host has loaded data, or has failed to. After DEBUG LOADAOF it counts from 0.
 pub fn after_load() {
-    save_points::go_on_counting(instance().doing.loads_aof.get());
+    let doing = &instance().doing;
+    save_points::go_on_counting(doing.loads_aof());
+    doing.debug_has_loaded();
 }
 
 /// Changes the keyspace by the tail, which must not be in the file: a log that is read after the

@@ -43,8 +43,10 @@ pub fn before_cluster(command: Filtered<'_>) {
     }
     let leaves = is(3, b"migrating") || is(3, b"node") && !lost::is_of_another(slot);
     let keys = engine.ledger.slots.keys(slot);
+    // Newer hosts execute it after the pause, and no filter sees it then.
+    let is_held_up = instance().pause.holds_up_all(command.locked());
     // The host knows no id of another length.
-    if leaves && keys > 0 && command.arg(4).len() == NODE_ID {
+    if leaves && (keys > 0 || is_held_up) && command.arg(4).len() == NODE_ID {
         command.replace(4, refusal(command.arg(4), slot, keys).as_bytes());
     }
 }
@@ -55,6 +57,9 @@ fn refusal(id: &[u8], slot: u16, keys: u64) -> String {
     let several = config.cluster == Cluster::ManyDatabases && config.databases > 1;
     let each = if several { " in each database" } else { "" };
     let id = String::from_utf8_lossy(id);
+    if keys == 0 {
+        return format!("{id}: clients are paused, and midi may have keys in slot {slot} then");
+    }
     format!(
         "{id}: midi has {keys} keys in slot {slot}, which would stay behind. First run MIDI.EXPORT \
          * SLOT {slot} MOVE{each}"

@@ -82,10 +82,11 @@ part! {
         /// DEBUG RELOAD: then there are two, and the host forgets the outer one when the inner one
         /// ends.
         aof_loads: Gauge = Gauge::new(0),
-        /// DEBUG RELOAD has been called in this turn of the main loop: it may be running.
-        pub reloads: Flag = Flag::new(false),
-        /// DEBUG LOADAOF has been called in this turn of the main loop: it may be running.
-        pub loads_aof: Flag = Flag::new(false),
+        /// How many DEBUG RELOAD have been called in this turn of the main loop, or may wait for
+        /// the end of a pause: one may be running.
+        reloads: Gauge = Gauge::new(0),
+        /// The same of DEBUG LOADAOF.
+        aof_reloads: Gauge = Gauge::new(0),
         /// FLUSHALL has been called, or queued, in this turn of the main loop.
         flushes: Flag = Flag::new(false),
         /// A command that may pause clients has come in this turn of the main loop. From there to
@@ -163,12 +164,12 @@ impl Doing {
 
     /// All databases are being emptied. True if a load follows, as far as can be told: `syncs` says
     /// whether this is a replica to which its master sends no commands now. If nobody has told it
-    /// to flush it is about to load what the master sends. An EXEC (`in_exec`) may have the flush
-    /// of a client whose FLUSHALL came long before: then only a DEBUG RELOAD that has just saved
-    /// is one, not the one that another client was refused.
-    pub fn is_emptied_for_load(&self, syncs: bool, in_exec: bool) -> bool {
-        let reloads = self.reloads.get() && (!in_exec || self.is_closed_by_save());
-        let is_asked = reloads || self.loads_aof.get();
+    /// to flush it is about to load what the master sends. In an EXEC, and after a pause, it may be
+    /// the flush of a client whose FLUSHALL came long before (`may_be_old`): then only a DEBUG
+    /// RELOAD that has just saved is one, not the one that another client was refused.
+    pub fn is_emptied_for_load(&self, syncs: bool, may_be_old: bool) -> bool {
+        let reloads = self.reloads() && (!may_be_old || self.is_closed_by_save());
+        let is_asked = reloads || self.loads_aof();
         let follows = is_asked || syncs && !self.flushes.get();
         if follows {
             self.save.store(SaveStage::Emptied as u8, Ordering::Relaxed);
@@ -176,21 +177,49 @@ impl Doing {
         follows
     }
 
-    /// FLUSHALL has been called, or queued.
-    pub fn flushall_comes(&self) {
+    /// DEBUG RELOAD has been called.
+    pub fn reload_comes(&self) {
+        self.reloads.add(1);
+    }
+
+    /// DEBUG LOADAOF has been called.
+    pub fn loadaof_comes(&self) {
+        self.aof_reloads.add(1);
+    }
+
+    /// Whether a DEBUG RELOAD may be running.
+    pub fn reloads(&self) -> bool {
+        self.reloads.get() > 0
+    }
+
+    /// Whether a DEBUG LOADAOF may be running.
+    pub fn loads_aof(&self) -> bool {
+        self.aof_reloads.get() > 0
+    }
+
+    /// FLUSHALL has been called, or queued. `holds_up`: commands may wait for the end of a pause.
+    pub fn flushall_comes(&self, holds_up: bool) {
         self.flushes.set(true);
-        self.debug_is_over();
+        self.debug_is_over(holds_up);
     }
 
     /// SAVE has been called, or queued: what it saves is not loaded again.
-    pub fn save_comes(&self) {
-        self.debug_is_over();
+    pub fn save_comes(&self, holds_up: bool) {
+        self.debug_is_over(holds_up);
     }
 
-    /// A DEBUG command that came before has run, or was refused.
-    fn debug_is_over(&self) {
-        self.reloads.set(false);
-        self.loads_aof.set(false);
+    /// DEBUG commands that came before have run, or were refused, unless a pause holds them up.
+    fn debug_is_over(&self, holds_up: bool) {
+        if !holds_up {
+            self.reloads.set(0);
+            self.aof_reloads.set(0);
+        }
+    }
+
+    /// What a DEBUG command loads has been loaded, or could not be.
+    pub fn debug_has_loaded(&self) {
+        self.reloads.set(self.reloads.get().saturating_sub(1));
+        self.aof_reloads.set(self.aof_reloads.get().saturating_sub(1));
     }
 
     /// Whether a load is about to begin, or that of an AOF is under way. The host's flags show
@@ -218,11 +247,11 @@ impl Doing {
         self.aof_loads.set(self.aof_loads.get().saturating_sub(1));
     }
 
-    /// The main loop turns: no command is running.
+    /// The main loop turns: no command is running. `holds_up`: some may wait for the end of a
+    /// pause.
     #[inline]
-    pub fn turn_ends(&self) {
-        self.reloads.set(false);
-        self.loads_aof.set(false);
+    pub fn turn_ends(&self, holds_up: bool) {
+        self.debug_is_over(holds_up);
         self.flushes.set(false);
     }
 }
@@ -252,9 +281,9 @@ mod tests {
         );
         doing.load_begins(false);
         assert!(!doing.loads() && doing.opens_after_save());
-        doing.flushall_comes();
+        doing.flushall_comes(false);
         assert!(!doing.is_emptied_for_load(true, false) && !doing.loads());
-        doing.turn_ends();
+        doing.turn_ends(false);
         assert!(doing.is_emptied_for_load(true, false) && doing.opens_after_save());
         assert!(!doing.loads(), "somebody writes: the load has failed");
     }
@@ -262,19 +291,23 @@ mod tests {
     #[test]
     fn a_save_behind_a_debug_command_takes_the_tail_back() {
         let doing = Doing::new();
-        doing.reloads.set(true);
-        doing.save_comes();
-        assert!(doing.save_begins(!doing.reloads.get()));
+        doing.reload_comes();
+        doing.save_comes(false);
+        assert!(doing.save_begins(!doing.reloads()));
     }
 
     #[test]
     fn a_flush_behind_a_debug_command_is_no_load() {
         for loads_aof in [false, true] {
             let doing = Doing::new();
-            if loads_aof { &doing.loads_aof } else { &doing.reloads }.set(true);
+            if loads_aof {
+                doing.loadaof_comes()
+            } else {
+                doing.reload_comes()
+            }
             assert!(doing.is_emptied_for_load(false, false) && doing.loads());
             assert!(doing.opens_after_save() && !doing.loads(), "somebody writes");
-            doing.flushall_comes();
+            doing.flushall_comes(false);
             assert!(!doing.is_emptied_for_load(false, false) && !doing.is_closed_by_save());
         }
     }
@@ -282,10 +315,31 @@ mod tests {
     #[test]
     fn a_flush_in_an_exec_is_no_load_unless_a_save_came_before() {
         let doing = Doing::new();
-        doing.reloads.set(true);
+        doing.reload_comes();
         assert!(!doing.is_emptied_for_load(false, true) && !doing.loads());
         doing.save_begins(false);
         assert!(doing.is_emptied_for_load(false, true) && doing.loads());
+    }
+
+    #[test]
+    fn what_a_pause_holds_up_is_remembered() {
+        let doing = Doing::new();
+        (0..2).for_each(|_| doing.reload_comes());
+        doing.save_comes(true);
+        doing.flushall_comes(true);
+        doing.turn_ends(true);
+        for _ in 0..2 {
+            assert!(!doing.is_emptied_for_load(false, true), "a flush that waited, too");
+            doing.save_begins(false);
+            assert!(doing.is_emptied_for_load(false, true) && doing.opens_after_save());
+            doing.debug_has_loaded();
+        }
+        doing.save_begins(false);
+        assert!(!doing.is_emptied_for_load(false, true));
+        doing.loadaof_comes();
+        assert!(doing.is_emptied_for_load(false, true));
+        doing.turn_ends(false);
+        assert!(!doing.loads_aof());
     }
 
     #[test]

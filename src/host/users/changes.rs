@@ -6,6 +6,9 @@
 //!                            └─ in MULTI ─► queued ─ EXEC ───►    ▲       turn of the main loop
 //!                                                    every second, all users
 //! ```
+//!
+//! A pause may hold up the command: newer hosts execute it at the end of the pause, and no filter
+//! sees it then. So what is sent during a pause is read again after it.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +20,7 @@ use parking_lot::Mutex;
 use super::super::api::{Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
+use super::super::pause;
 use super::super::state::{Flag, part};
 use super::touched::{Touched, UserChange};
 use crate::engine::{DEFAULT_USER, Locked};
@@ -29,6 +33,10 @@ part! {
         touched: Mutex<Option<Touched>> = Mutex::new(None),
         /// Whether there are any, readable without the lock in every turn of the main loop.
         any_touched: Flag = Flag::new(false),
+        /// Those of commands that may wait for the end of a pause.
+        held_up: Mutex<Touched> = Mutex::new(Touched::NONE),
+        /// Whether there are any.
+        any_held_up: Flag = Flag::new(false),
         /// The clients whose changes are queued in a transaction, the latest first, and the users
         /// that they touch. The client is `None` if the host does not report it.
         queued: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new()),
@@ -135,14 +143,36 @@ impl Changes {
 
     /// Whether any users are to be read again.
     #[inline]
-    pub fn are_any(&self) -> bool {
-        self.any_touched.get()
+    pub fn are_any(&self, locked: Locked<'_>) -> bool {
+        self.any_touched.get() || self.any_held_up.get() && !pause::is_on(locked)
     }
 
     /// Takes the users to be read again, which the caller then reads.
-    pub fn take(&self) -> Option<Touched> {
+    pub fn take(&self, locked: Locked<'_>) -> Option<Touched> {
         self.any_touched.set(false);
-        self.touched.lock().take()
+        let mut touched = self.touched.lock().take();
+        if let Some(touched) = &touched
+            && instance().pause.holds_up(locked)
+        {
+            self.held_up.lock().add(touched);
+            self.any_held_up.set(true);
+        }
+        if self.any_held_up.get() && !pause::is_on(locked) {
+            touched.get_or_insert_default().add(&self.held_up.lock());
+        }
+        touched
+    }
+
+    /// The host may execute what a pause held up before the main loop turns again. True if users
+    /// are to be read then: no reply may leave before.
+    pub fn may_execute_held_up(&self, locked: Locked<'_>) -> bool {
+        let may = self.any_held_up.get() && !pause::is_on(locked);
+        if may && !instance().pause.was_lately() {
+            *self.held_up.lock() = Touched::NONE;
+            self.any_held_up.set(false);
+            return false;
+        }
+        may
     }
 
     /// Whether an ACL DELUSER or ACL LOAD has succeeded since this was last asked. Any client can

@@ -138,14 +138,23 @@ impl Users {
     /// main loop leaves the host.
     #[inline]
     pub fn refresh(&self, locked: Locked<'_>) {
-        if self.changes.are_any() || instance().engine.users.are_stale() {
+        if self.changes.are_any(locked) || instance().engine.users.are_stale() {
             self.look_again(locked);
+        }
+    }
+
+    /// The main loop is about to sleep. Before that the host may execute what a pause has held up:
+    /// the ports then wait until users have been read.
+    pub fn before_sleep(&self, locked: Locked<'_>) {
+        if self.changes.may_execute_held_up(locked) {
+            instance().engine.users.mark_stale(locked);
+            instance().engine.context().outside.wake_main();
         }
     }
 
     #[cold]
     fn look_again(&self, locked: Locked<'_>) {
-        let touched = self.changes.take();
+        let touched = self.changes.take(locked);
         let stale = instance().engine.users.are_stale();
         match &touched {
             Some(touched) => self.look_at(locked, touched, stale),

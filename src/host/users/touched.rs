@@ -1,7 +1,7 @@
 //! Users that may have changed, by name, in bounded memory: any client can send the host many
 //! names, whether or not it is allowed to.
 
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 use crate::limits::TOUCHED_NAME_BYTES;
 
@@ -18,12 +18,15 @@ pub enum UserChange {
 /// Users that may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    names: HashMap<Box<[u8]>, UserChange>,
+    names: BTreeMap<Box<[u8]>, UserChange>,
     bytes: usize,
     everybody: Option<UserChange>,
 }
 
 impl Touched {
+    /// Nobody.
+    pub const NONE: Touched = Touched { names: BTreeMap::new(), bytes: 0, everybody: None };
+
     /// All users.
     pub fn everybody(change: UserChange) -> Self {
         Touched { everybody: Some(change), ..Touched::default() }

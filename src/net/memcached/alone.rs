@@ -7,7 +7,7 @@ use super::reply::{MemcachedReply, ReplyForm, Wording};
 use super::run::{limits, planned};
 use super::session::KeptKeys;
 use super::stats;
-use crate::command::{Args, COMMANDS, Reply, base64, expires_at, find};
+use crate::command::{Args, COMMANDS, Reply, base64, expires_at, find, is_withdrawn};
 use crate::engine::{Author, Call, Gate, Intent, Refusal};
 use crate::net::flow::State;
 use crate::net::shared::count;
@@ -86,13 +86,18 @@ fn refusal(caller: &MemcachedCaller<'_>, call: &Call<'_>, rights: &[usize]) -> O
     rights.iter().find_map(|&row| denied(caller, row, &args))
 }
 
-/// The error for a user without the rights of this row.
+/// The error for a user without the rights of this row, and if the host's configuration withdraws
+/// it.
 pub(super) fn denied(
     caller: &MemcachedCaller<'_>,
     rights: usize,
     args: &Args<'_>,
 ) -> Option<Vec<u8>> {
-    let (user, name) = (caller.session.access.user.as_ref()?, COMMANDS[rights].name);
+    let name = COMMANDS[rights].name;
+    if is_withdrawn(rights) {
+        return Some(format!("ERR unknown command '{name}'").into_bytes());
+    }
+    let user = caller.session.access.user.as_ref()?;
     let denied = user.check(rights, args, caller.session.access.db).err()?;
     caller.worker.note_refusal(denied.is_of_key(), || Refusal::new(user, denied, name, args));
     Some(denied.text(name, args))
@@ -153,15 +158,18 @@ fn flush_all(caller: &mut MemcachedCaller<'_>, delay: i32, end: usize, is_silent
     }
     let at = expires_at(delay, clock());
     if at.is_some() {
-        let refused = refusal(caller, &call, &[FLUSHDB]).or_else(|| refusal_of_gate(caller, &call));
-        let is_refused = refused.is_some();
+        let (flushes, db) = (&caller.worker.shared.flushes, call.db);
+        let mut refused =
+            refusal(caller, &call, &[FLUSHDB]).or_else(|| refusal_of_gate(caller, &call));
+        if refused.is_none() {
+            flushes.set(db, at);
+            // A demotion that came before forgets those that it finds.
+            refused = refusal_of_gate(caller, &call).inspect(|_| flushes.set(db, None));
+        }
         let mut reply = MemcachedReply::of_one(caller.output, b"", answered);
         match refused {
             Some(text) => reply.error(&text),
             None => reply.ok(),
-        }
-        if !is_refused {
-            caller.worker.shared.flushes.set(caller.session.access.db, at);
         }
         return end;
     }

@@ -11,7 +11,7 @@ use super::parse::{
 use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
 use super::session::KeptKeys;
-use crate::command::{COMMANDS, Limits};
+use crate::command::{COMMANDS, Limits, is_withdrawn};
 use crate::engine::{Gate, Gates, Intent, Outcome, Taking};
 use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
 use crate::net::access::UserState;
@@ -223,10 +223,9 @@ fn goes(caller: &MemcachedCaller<'_>, planned: &Planned<'_>) -> bool {
     session.access.plain
         && !planned.is_no_use
         && engine.ledger.gate(Intent::OfPort(COMMANDS[planned.command].flags)) == Gate::Go
-        && planned
-            .rights
-            .iter()
-            .all(|&row| session.access.may(engine, row, &planned.args_of_rights()))
+        && planned.rights.iter().all(|&row| {
+            !is_withdrawn(row) && session.access.may(engine, row, &planned.args_of_rights())
+        })
 }
 
 /// Runs calls that go together; returns where the last one that ran ends.

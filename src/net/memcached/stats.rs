@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::alone::{VERSION, denied, say_line};
+use super::alone::{FLUSHDB, VERSION, denied, say_line};
 use super::caller::MemcachedCaller;
 use super::plan::number;
 use super::reply::{MemcachedReply, ReplyForm, Wording};
-use crate::command::{Args, Reply, number_of};
+use crate::command::{Args, Reply, is_withdrawn, number_of};
 use crate::engine::Speaks;
 use crate::net::client::Client;
 
@@ -164,6 +164,7 @@ fn settings(caller: &mut MemcachedCaller<'_>) {
     stat(caller, "cas_enabled", "yes");
     stat(caller, "item_size_max", size);
     stat(caller, "num_threads", workers);
-    stat(caller, "flush_enabled", "yes");
+    let flushes = !is_withdrawn(FLUSHDB);
+    stat(caller, "flush_enabled", if flushes { "yes" } else { "no" });
     stat(caller, "binding_protocol", "ascii");
 }

@@ -81,6 +81,7 @@ fn run_table_command(caller: &mut RespCaller<'_>, mut call: Call<'_>) {
     }
     match check_rights(caller, &call) {
         Ok(()) if caller.session.only_hears() => {
+            caller.slot().rejected(call.command);
             let text = not_for_subscribers(&format!("{}{}", call.prefix, call.row().name));
             caller.reply().error(&text);
         }

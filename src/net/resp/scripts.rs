@@ -140,11 +140,12 @@ impl ScriptsWork {
         let mut last = began;
         while let Some((number, args)) = self.calls.front() {
             let (start, begin) = (slot.begin(*number), self.replies.len());
+            let errors = engine.ledger.books.errors_of_main();
             if !args.with(|args| run(COMMANDS[*number], &args, &mut self.replies)) {
                 return;
             }
             slot.end(*number, start);
-            note_error(slot, engine, *number, &self.replies[begin..]);
+            note_error(slot, engine, *number, &self.replies[begin..], errors);
             // To look at the clock costs a part of what a short script does.
             if log.is_on() || self.calls.len().is_multiple_of(4) {
                 let now = Instant::now();
@@ -167,11 +168,14 @@ impl ScriptsWork {
     }
 }
 
-/// Counts a script's reply if it is an error.
-pub fn note_error(slot: &ThreadSlot, engine: &Engine, command: usize, reply: &[u8]) {
+/// Counts a script's reply if it is an error. The main thread had counted so many `errors` before:
+/// that of a command, which the script passes on, counts once.
+pub fn note_error(slot: &ThreadSlot, engine: &Engine, command: usize, reply: &[u8], errors: u64) {
     if let Some(text) = reply.strip_prefix(b"-") {
         slot.failed(command);
-        engine.ledger.books.count_error(text);
+        if engine.ledger.books.errors_of_main() == errors {
+            engine.ledger.books.count_error(text);
+        }
     }
 }
 

@@ -347,6 +347,7 @@ pub(super) fn run_as_unit(
             let (db, resp3) = (step.db, asker.resp3);
             let caller = ScriptCaller { user: &step.user.name, db, resp3 };
             let (mut reply, mut has_run) = (ScriptReply::new(), false);
+            let errors = engine.ledger.books.errors_of_main();
             asker.timed(engine, step.number, &step.args, || {
                 host.run_scripts(locked, &caller, &mut |run| {
                     has_run = run(COMMANDS[step.number], &step.args, &mut reply);
@@ -355,7 +356,7 @@ pub(super) fn run_as_unit(
             if has_run {
                 let slot = engine.main_slot(locked);
                 slot.called(step.number);
-                note_error(slot, engine, step.number, &reply);
+                note_error(slot, engine, step.number, &reply, errors);
             }
             has_run.then_some(reply)
         };

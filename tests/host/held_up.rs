@@ -1,0 +1,79 @@
+//! The promise: a command that a pause of all clients has held up has the consequences that it
+//! would have had without the pause. Newer hosts execute it when the pause ends, and no module sees
+//! that it comes then.
+
+use super::aof;
+use crate::common::witness::{at_both_doors, beside_interruptions};
+use crate::common::{Builder, Client, Mode, Server, Value, words};
+
+/// Keys that are there before.
+const KEYS: usize = 1000;
+
+fn interrupted(builder: &Builder, debug: &str) {
+    let server = builder.clone().start();
+    let mut client = server.client();
+    client.ok(&format!("MIDI.POPULATE {KEYS}"));
+    let mut witnesses = at_both_doors(3);
+    beside_interruptions(&server, &mut witnesses, |answers| {
+        let mut pauser = server.client();
+        for _ in 0..3 {
+            answers.wait_for(60);
+            pauser.ok("CLIENT PAUSE 50 ALL");
+            client.ok(debug);
+        }
+    });
+    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, debug));
+    assert_eq!(client.run(&format!("MIDI.EXISTS key:{}", KEYS - 1)), Value::Integer(1), "{debug}");
+}
+
+#[test]
+fn a_debug_command_takes_nothing_away() {
+    for mode in Mode::tried() {
+        interrupted(&mode.builder().with_port(), "DEBUG RELOAD");
+        interrupted(&aof::builder(mode), "DEBUG RELOAD");
+        interrupted(&aof::builder(mode).config("appendfsync always"), "DEBUG LOADAOF");
+    }
+}
+
+/// Sends these lines during a pause, and reads the replies, of which none is an error.
+fn held_up(server: &Server, lines: &[&str]) {
+    let mut client = server.client();
+    server.client().ok("CLIENT PAUSE 150 ALL");
+    let replies = client.pipeline(&lines.iter().map(|line| words(line)).collect::<Vec<_>>());
+    assert!(!replies.iter().any(Value::is_error), "{lines:?}: {replies:?}");
+}
+
+fn alice(server: &Server) -> Client {
+    server.client().ok("ACL SETUSER alice reset on >secret ~* &* +@all");
+    let mut alice = server.midi_client();
+    alice.ok("AUTH alice secret");
+    alice.ok("SET k v");
+    alice
+}
+
+#[test]
+fn changes_of_users_hold_when_they_are_answered() {
+    for mode in Mode::tried() {
+        let server = mode.builder().with_port().start();
+        for lines in
+            [&["ACL SETUSER alice -@all"][..], &["MULTI", "ACL SETUSER alice -get", "EXEC"]]
+        {
+            let mut alice = alice(&server);
+            held_up(&server, lines);
+            let reply = alice.run("GET k").text();
+            assert!(reply.starts_with("NOPERM"), "{mode:?} {lines:?}: {reply}");
+        }
+        for lines in [
+            &["ACL DELUSER alice"][..],
+            &["ACL DELUSER alice", "ACL SETUSER alice on >secret ~* &* +@all"],
+            &["ACL DELUSER alice", "ACL SETUSER alice on >other ~k"],
+        ] {
+            let mut alice = alice(&server);
+            held_up(&server, lines);
+            assert!(alice.is_closed(), "{mode:?} {lines:?}");
+        }
+        held_up(&server, &["CONFIG SET requirepass secret"]);
+        let reply = server.midi_client().run("GET k").text();
+        assert!(reply.starts_with("NOAUTH"), "{mode:?}: {reply}");
+    }
+}
