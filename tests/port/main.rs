@@ -30,6 +30,7 @@ mod mget;
 mod pubsub;
 mod pubsub_many;
 mod pubsub_patterns;
+mod pubsub_refused;
 mod reports;
 mod rights;
 mod scripts;

@@ -304,23 +304,6 @@ fn passwords_do_not_matter() {
     assert_eq!(message(client.run("SUBSCRIBE c")), ["subscribe", "c", "1"]);
 }
 
-#[test]
-fn a_host_without_subscribe_is_told_of() {
-    let renamed = Mode::Adaptive.builder().config("rename-command PSUBSCRIBE another");
-    let renamed = Ported::start(renamed);
-    let mut client = renamed.client();
-    let refused = client.run("PSUBSCRIBE p*").text();
-    assert!(
-        refused.starts_with("ERR no subscriptions on midi's port: the server says"),
-        "{refused}"
-    );
-    client.ok("SET k v");
-    assert_eq!(message(client.run("SUBSCRIBE c")), ["subscribe", "c", "1"]);
-    assert_eq!(renamed.client().integer("PUBLISH c m"), 1);
-    assert_eq!(message(client.read()), ["message", "c", "m"]);
-    assert!(renamed.server.log().contains("cannot subscribe"));
-}
-
 /// All clients share the connection on which the host confirms names.
 #[test]
 fn names_are_bounded() {

@@ -202,6 +202,36 @@ impl PubSub {
         changes
     }
 
+    /// For the listener: the host has refused to begin or end a subscription, and clients that wait
+    /// for it get the reason. True if the host should be asked [again](PubSub::ask_again) later.
+    pub fn refused(&self, (kind, name, _): &SubscriptionChange, why: &str) -> bool {
+        let mut list = self.list.lock();
+        let names = &mut list.by_kind[*kind as usize];
+        let Some(subscription) = names.get_mut(name) else { return false };
+        subscription.is_asked = false;
+        let is_open = subscription.is_wanted() != subscription.is_at_host;
+        let ended = if is_open {
+            std::mem::take(&mut subscription.waiting)
+        } else {
+            list.settle(*kind, name)
+        };
+        // The waits end without the lock.
+        drop(list);
+        if is_open {
+            let why = Arc::<str>::from(why);
+            ended.iter().for_each(|wait| wait.fail(Some(Arc::clone(&why))));
+        }
+        is_open
+    }
+
+    /// For the listener: the host is to be told of these again.
+    pub fn ask_again(&self, refused: &[SubscriptionChange]) {
+        let mut list = self.list.lock();
+        for (kind, name, _) in refused {
+            list.note(*kind, name);
+        }
+    }
+
     /// For the listener: its connection is lost, and with it all subscriptions at the host. If
     /// there is a reason why there will be no other one soon, clients that wait get it.
     pub fn lost(&self, failure: Option<&str>) {
@@ -356,6 +386,28 @@ mod tests {
         assert_eq!(*ends.lock(), [true]);
         all.unsubscribe(0, KIND, &b"c"[..].into());
         assert!(all.take_changes().is_empty() && !all.is_needed());
+    }
+
+    #[test]
+    fn what_the_host_refuses_concerns_those_who_wait_for_it() {
+        let all = PubSub::default();
+        let first = subscribe(&all, 0);
+        let asked = all.take_changes();
+        assert!(all.refused(&asked[0], "no") && *first.lock() == [true]);
+        // The client has not left yet, or others are there: it is asked for again.
+        all.ask_again(&asked);
+        assert_eq!(all.take_changes(), asked);
+        all.confirmed(KIND, b"c", true);
+        // The end is refused: it is heard on, and somebody who comes need not wait.
+        let name = &asked[0].1;
+        all.unsubscribe(0, KIND, name);
+        let end = all.take_changes();
+        assert!(all.refused(&end[0], "no"));
+        all.subscribe(0, KIND, b"c", || unreachable!());
+        all.unsubscribe(0, KIND, name);
+        assert_eq!(all.take_changes(), end);
+        let second = subscribe(&all, 0);
+        assert!(!all.refused(&end[0], "no") && *second.lock() == [false]);
     }
 
     #[test]

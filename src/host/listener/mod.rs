@@ -65,7 +65,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 fn run(engine: &Engine) {
     let Some(waker) = instance().listening.waker.get() else { return };
-    let mut last_failure = None;
+    let mut last_failure: Option<String> = None;
     let mut was_lost = false;
     let mut lost_at: Option<Instant> = None;
     loop {
@@ -75,11 +75,17 @@ fn run(engine: &Engine) {
         let connected = dial::connect(engine);
         let why = match connected {
             Ok(mut connection) => {
-                if was_lost || last_failure.is_some() {
-                    let text = "midi hears messages for clients of its port again.";
-                    instance().log(Level::Notice, text);
-                }
-                let (why, has_begun) = connection.talk(engine, waker);
+                let mut heard = |refusal: Option<&str>| match refusal {
+                    Some(why) => log_failure(&mut last_failure, why),
+                    None => {
+                        let has_failed = last_failure.take().is_some();
+                        if was_lost || has_failed {
+                            let text = "midi hears messages for clients of its port again.";
+                            instance().log(Level::Notice, text);
+                        }
+                    }
+                };
+                let (why, has_begun) = connection.talk(engine, waker, &mut heard);
                 let is_again = lost_at.is_some_and(|at| at.elapsed() < LISTENER_RETRY);
                 lost_at = Some(Instant::now());
                 // Again so soon: what clients subscribe to may be the reason.
@@ -97,13 +103,18 @@ fn run(engine: &Engine) {
             Err(why) => why,
         };
         engine.pubsub.lost(Some(&why));
-        if last_failure.as_ref() != Some(&why) {
-            let text = format!("Clients of midi's port cannot subscribe to channels: {why}");
-            instance().log(Level::Warning, &text);
-        }
-        last_failure = Some(why);
+        log_failure(&mut last_failure, &why);
         std::thread::sleep(LISTENER_RETRY);
     }
+}
+
+/// Logs why clients cannot subscribe, unless that was the last thing to be logged.
+fn log_failure(last: &mut Option<String>, why: &str) {
+    if last.as_deref() != Some(why) {
+        let text = format!("Clients of midi's port cannot subscribe to channels: {why}");
+        instance().log(Level::Warning, &text);
+    }
+    *last = Some(why.to_owned());
 }
 
 fn log_lost(why: &str) {

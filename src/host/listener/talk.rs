@@ -1,5 +1,7 @@
 //! The listener's connection, once it is open.
 
+use std::collections::VecDeque;
+use std::mem::{replace, take};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -8,8 +10,8 @@ use rustix::io::{Errno, ioctl_fionbio, read, write};
 
 use super::super::PREFIX;
 use crate::command::{HostPush, SubscriptionKind, read_pushed};
-use crate::engine::{Engine, Waker};
-use crate::limits::{LISTENER_LOGIN, LISTENER_NAP, LISTENER_READ_BYTES};
+use crate::engine::{Engine, SubscriptionChange, Waker};
+use crate::limits::{LISTENER_LOGIN, LISTENER_NAP, LISTENER_READ_BYTES, LISTENER_RETRY};
 
 /// A connection to the host.
 pub struct ListenerConnection {
@@ -22,7 +24,13 @@ pub struct ListenerConnection {
     output: Vec<u8>,
     /// ... and how much of it has been.
     sent: usize,
-    /// The host has confirmed a subscription, and refused none.
+    /// What the host has been asked for, in this order, and has not answered.
+    asked: VecDeque<SubscriptionChange>,
+    /// What it has refused, and is asked for again, ...
+    refused: Vec<SubscriptionChange>,
+    /// ... and since when there is any.
+    refused_at: Instant,
+    /// The host has confirmed a subscription.
     has_begun: bool,
 }
 
@@ -33,9 +41,17 @@ impl ListenerConnection {
     /// The host's error, or the system's.
     pub fn log_in(socket: OwnedFd, token: &[u8]) -> Result<Self, String> {
         ioctl_fionbio(&socket, true).map_err(|error| error.to_string())?;
-        let (input, output) = (Vec::new(), Vec::new());
-        let mut connection =
-            ListenerConnection { socket, input, used: 0, output, sent: 0, has_begun: false };
+        let mut connection = ListenerConnection {
+            socket,
+            input: Vec::new(),
+            used: 0,
+            output: Vec::new(),
+            sent: 0,
+            asked: VecDeque::new(),
+            refused: Vec::new(),
+            refused_at: Instant::now(),
+            has_begun: false,
+        };
         connection.say(&[format!("{PREFIX}listen").as_bytes(), token]);
         let until = Instant::now() + LISTENER_LOGIN;
         loop {
@@ -60,33 +76,54 @@ impl ListenerConnection {
     }
 
     /// Passes on subscriptions and messages until the connection ends. Returns why it has, and
-    /// whether a new one may do better at once: the host has taken subscriptions, and refused none.
-    pub fn talk(&mut self, engine: &Engine, waker: &Waker) -> (String, bool) {
+    /// whether a new one may do better at once: the host has taken subscriptions. `heard` is told
+    /// of the first of them (`None`), and of refusals.
+    pub fn talk(
+        &mut self,
+        engine: &Engine,
+        waker: &Waker,
+        heard: &mut dyn FnMut(Option<&str>),
+    ) -> (String, bool) {
         loop {
-            if let Err(why) = self.turn(engine, waker) {
+            if let Err(why) = self.turn(engine, waker, heard) {
                 return (why, self.has_begun);
             }
         }
     }
 
-    fn turn(&mut self, engine: &Engine, waker: &Waker) -> Result<(), String> {
-        let is_all_heard = self.hear(engine)?;
+    fn turn(
+        &mut self,
+        engine: &Engine,
+        waker: &Waker,
+        heard: &mut dyn FnMut(Option<&str>),
+    ) -> Result<(), String> {
+        let is_all_heard = self.hear(engine, heard)?;
+        if !self.refused.is_empty() && self.refused_at.elapsed() >= LISTENER_RETRY {
+            engine.pubsub.ask_again(&take(&mut self.refused));
+        }
         // What has been confirmed may have to change again.
-        for (kind, name, begins) in engine.pubsub.take_changes() {
-            self.say(&[request(kind, begins).as_bytes(), &name]);
+        for change in engine.pubsub.take_changes() {
+            let (kind, name, begins) = &change;
+            self.say(&[request(*kind, *begins).as_bytes(), name]);
+            self.asked.push_back(change);
         }
         self.flush()?;
         if !is_all_heard {
             std::thread::sleep(LISTENER_NAP);
             return Ok(());
         }
-        self.wait(Some(waker), Duration::from_secs(60));
+        let is_settled = self.refused.is_empty();
+        self.wait(Some(waker), if is_settled { Duration::from_secs(60) } else { LISTENER_RETRY });
         waker.clear();
         self.receive()
     }
 
     /// Takes what has come. False if the workers must catch up before the rest.
-    fn hear(&mut self, engine: &Engine) -> Result<bool, String> {
+    fn hear(
+        &mut self,
+        engine: &Engine,
+        heard: &mut dyn FnMut(Option<&str>),
+    ) -> Result<bool, String> {
         loop {
             if engine.pubsub.is_behind() {
                 return Ok(false);
@@ -105,13 +142,29 @@ impl ListenerConnection {
                     }
                 }
                 HostPush::Confirmed(kind, name, is_there) => {
-                    self.has_begun = true;
+                    // It also ends subscriptions by itself.
+                    let is_answer = |asked: &SubscriptionChange| {
+                        asked.0 == kind && *asked.1 == *name && asked.2 == is_there
+                    };
+                    if self.asked.front().is_some_and(is_answer) {
+                        self.asked.pop_front();
+                    }
+                    if !replace(&mut self.has_begun, true) {
+                        heard(None);
+                    }
                     engine.pubsub.confirmed(kind, name, is_there);
                 }
                 HostPush::Status(_) => {}
                 HostPush::Error(text) => {
-                    self.has_begun = false;
-                    return Err(format!("the server says: {}", String::from_utf8_lossy(text)));
+                    let why = format!("the server says: {}", String::from_utf8_lossy(text));
+                    let Some(change) = self.asked.pop_front() else { return Err(why) };
+                    heard(Some(&why));
+                    if self.refused.is_empty() {
+                        self.refused_at = Instant::now();
+                    }
+                    if engine.pubsub.refused(&change, &why) {
+                        self.refused.push(change);
+                    }
                 }
             }
         }
