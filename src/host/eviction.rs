@@ -90,6 +90,7 @@ impl EvictionSettings {
         // As on the host, OBJECT FREQ is an error under a policy that is named after LRU.
         let counts_uses = own_policy.map_or(of_host.ends_with(b"-lfu"), Policy::counts_uses);
         engine.settings().counts_uses.store(counts_uses, Ordering::Relaxed);
+        engine.ledger.eviction.set_telling_uses(counts_uses);
         engine.ledger.set_database_limits(ctx.locked(), &limits_of_databases(known.policy));
         instance().gates.may_change();
     }

@@ -5,12 +5,13 @@
 //! [`Store`](super::Store). An `Edit` notes what it has done in a [`Done`], for the caller's
 //! counters and notifications.
 
+mod done;
 mod fields;
 mod traits;
 
 use std::cell::Cell;
 
-use smallvec::SmallVec;
+pub use done::{Done, Keeping};
 
 use super::before::{PartsBefore, ValuePart};
 use super::bucket::EntryRef;
@@ -19,90 +20,6 @@ use super::{
     Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
     Traits, UnixMs, Value,
 };
-
-/// The changes that edits have made to a key.
-#[derive(Default)]
-pub struct Done {
-    /// The key was changed: clients that watch it must be notified.
-    pub changed: bool,
-    /// The key was removed because it was due. Clients that watch it are not notified of a change:
-    /// they expect it.
-    pub expired: bool,
-    /// A read met the key hidden; the next [`Edit`] that ends checks whether it may be removed.
-    met_hidden: Cell<bool>,
-    /// The details that a log wants.
-    keeping: Keeping,
-    /// The kind of the change, if that is kept.
-    kind: ChangeKind,
-    /// The key before each change, the oldest first, if that is kept.
-    before: SmallVec<[Before; 1]>,
-    /// 1 if the key was added to the table, -1 if it was removed, else 0.
-    gained: i8,
-}
-
-/// The details that an edit keeps for a log of changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keeping {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// The kind of the change.
-    Kind,
-    /// That, and the key before the change.
-    Before,
-}
-
-impl Done {
-    /// For an edit that keeps this for a log.
-    #[inline]
-    pub fn keeping(keeping: Keeping) -> Self {
-        Done { keeping, ..Done::default() }
-    }
-
-    /// The kind of the change, for a log.
-    #[inline]
-    pub fn kind(&self) -> &ChangeKind {
-        &self.kind
-    }
-
-    /// How many keys the table gained: 1, 0 or -1.
-    #[inline]
-    pub fn gained(&self) -> i64 {
-        i64::from(self.gained)
-    }
-
-    /// Takes the states of the key before each change, the oldest first.
-    pub fn take_before(&mut self) -> SmallVec<[Before; 1]> {
-        std::mem::take(&mut self.before)
-    }
-
-    /// Drops it, without a call if it owns nothing.
-    #[inline(always)]
-    pub fn discard(self) {
-        if self.before.is_empty() && !self.before.spilled() && self.kind.owns_nothing() {
-            std::mem::forget(self);
-        }
-    }
-
-    #[inline]
-    fn keep(&mut self, before: impl FnOnce() -> Before) {
-        if self.keeping == Keeping::Before {
-            self.before.push(before());
-        }
-    }
-
-    /// Whether the key, or its table, has changed.
-    #[inline]
-    pub fn is_anything(&self) -> bool {
-        self.changed || self.expired || !matches!(self.kind, ChangeKind::Nothing)
-    }
-
-    /// Whether a read met the key hidden, and no edit has handled it since.
-    #[inline]
-    pub fn has_met_hidden(&self) -> bool {
-        self.met_hidden.get()
-    }
-}
 
 /// A key's place, as far as it is known.
 #[derive(Clone, Copy)]
@@ -235,11 +152,11 @@ impl<'a> Edit<'a> {
         self.found().is_some()
     }
 
-    /// Notes for eviction that the key was used, if this edit has found it.
+    /// Notes for eviction that the key was used, if this edit has found it and not made it.
     #[inline]
     pub fn note_use(&self) {
         if let KeyState::Live(found) = self.place.get() {
-            self.table.entry(found).note_use();
+            self.done.note_use(&self.table.entry(found));
         }
     }
 
@@ -315,6 +232,7 @@ impl<'a> Edit<'a> {
         self.make_room();
         self.done.keep(|| Before::Absent);
         self.done.gained += 1;
+        self.done.is_new = true;
         self.apply(kind, |table| table.put(hasher, hash, entry()));
         self.place.set(KeyState::Unknown);
     }

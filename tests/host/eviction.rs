@@ -263,6 +263,51 @@ fn the_frequency_of_keys_is_told_under_an_lfu_policy() {
     }
 }
 
+/// A key that nobody reads does not look like one that is used, however it was made. Without a
+/// limit, too.
+#[test]
+fn making_a_key_is_no_use_of_it() {
+    let builder = Mode::Adaptive.builder().config("maxmemory-policy allkeys-lfu");
+    let server = builder.with_port().start();
+    for mut client in [server.client(), server.midi_client()] {
+        let mut run = |line: &str| client.run(&format!("MIDI.{line}"));
+        run("SET source v");
+        run("HSET hash f v");
+        let many = (0..600).map(|number| format!(" f{number} v")).collect::<String>();
+        for line in [
+            "SET k v",
+            "SET k v EX 100",
+            "SETNX k v",
+            "SETEX k 100 v",
+            "GETSET k v",
+            "APPEND k v",
+            "INCR k",
+            "INCRBYFLOAT k 1",
+            "SETRANGE k 0 v",
+            "SETBIT k 7 1",
+            "BITFIELD k SET u8 0 1",
+            "BITOP NOT k source",
+            "MSET k v",
+            "MSET k v l w",
+            "MSETNX k v",
+            "COPY source k",
+            "COPY hash k",
+            "HSET k f v",
+            &format!("HSET k{many}"),
+            "HSETNX k f v",
+            "HINCRBY k f 1",
+            "HINCRBYFLOAT k f 1",
+        ] {
+            run("DEL k l");
+            let made = run(line);
+            assert!(!made.is_error(), "{line}: {made:?}");
+            assert_eq!(run("OBJECT FREQ k"), Value::Integer(0), "{line}");
+            run("TOUCH k");
+            assert_eq!(run("OBJECT FREQ k"), Value::Integer(1), "{line}");
+        }
+    }
+}
+
 #[test]
 fn what_is_used_stays() {
     for (policy, door) in [

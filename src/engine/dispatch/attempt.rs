@@ -166,7 +166,7 @@ impl Engine {
                     }
                     _ => Err(Error::Internal),
                 };
-                if self.ledger.eviction.is_on() && call.is_use() {
+                if self.ledger.eviction.notes_uses() && call.is_use() {
                     cx.key.note_use();
                 }
                 // A key of another type was found, and no other error comes behind the look-up.

@@ -23,7 +23,7 @@ pub(super) fn read_shared(
 ) -> bool {
     let Some(shared) = ledger.shards.try_share(slot, shard, 0) else { return false };
     let is_done = !ledger.admission.is_emptied() && {
-        let notes_use = ledger.eviction.is_on() && call.is_use();
+        let notes_use = ledger.eviction.notes_uses() && call.is_use();
         read_key(slot, shared.table(call.db), call, hash, notes_use, reply)
     };
     ledger.end_read(slot, shared);
@@ -97,7 +97,7 @@ pub(super) fn run_short<R: Reply + ?Sized>(
     if !(row.reads_value || row.sets_value) || !ledger.is_plain() {
         return false;
     }
-    let notes_use = ledger.eviction.is_on() && call.is_use();
+    let notes_use = ledger.eviction.notes_uses() && call.is_use();
     let start = slot.begin(call.command);
     if row.reads_value {
         if !say_value(slot, held.table(call.db), call, hash, notes_use, reply) {

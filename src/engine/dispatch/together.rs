@@ -252,7 +252,7 @@ impl Engine {
         let outcome = if taken < keys {
             Some(Outcome::Busy)
         } else if let Some(now) = self.time_for(slot, call, &mut hiding) {
-            let notes_use = self.ledger.eviction.is_on() && call.is_use();
+            let notes_use = self.ledger.eviction.notes_uses() && call.is_use();
             say_values(slot, call, &held, &places, (now, notes_use), reply)
         } else {
             Some(Outcome::NeedsMain)

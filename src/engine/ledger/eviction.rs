@@ -179,6 +179,7 @@ impl Pool {
 /// The limits, how far the keys are above them, and the choice of victims.
 pub struct Eviction {
     is_on: AtomicBool,
+    notes_uses: AtomicBool,
     is_own: AtomicBool,
     all: Pool,
     databases: Box<[Pool]>,
@@ -188,6 +189,8 @@ pub struct Eviction {
     is_stuck: AtomicBool,
     /// The host imports keys, and evicts none meanwhile.
     rests: AtomicBool,
+    /// OBJECT FREQ tells how often keys are used.
+    tells_uses: AtomicBool,
     duel: Duel,
 }
 
@@ -196,20 +199,34 @@ impl Eviction {
     pub(super) fn new(databases: u32) -> Self {
         Eviction {
             is_on: AtomicBool::new(false),
+            notes_uses: AtomicBool::new(false),
             is_own: AtomicBool::new(false),
             all: Pool::default(),
             databases: (0..databases).map(|_| Pool::default()).collect(),
             has_databases: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             rests: AtomicBool::new(false),
+            tells_uses: AtomicBool::new(false),
             duel: Duel::default(),
         }
     }
 
-    /// Whether there is a limit: reads then note that a key was used.
+    /// Whether there is a limit.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
+    }
+
+    /// Whether commands note that they used a key.
+    #[inline]
+    pub fn notes_uses(&self) -> bool {
+        self.notes_uses.load(Relaxed)
+    }
+
+    /// Sets whether OBJECT FREQ tells of uses: they are noted then without a limit, too.
+    pub fn set_telling_uses(&self, tells: bool) {
+        self.tells_uses.store(tells, Relaxed);
+        self.switch();
     }
 
     /// The limit of all keys in force.
@@ -237,7 +254,9 @@ impl Eviction {
 
     fn switch(&self) {
         self.is_stuck.store(false, Relaxed);
-        self.is_on.store(self.all.has_limit() || self.has_databases.load(Relaxed), Relaxed);
+        let is_on = self.all.has_limit() || self.has_databases.load(Relaxed);
+        self.is_on.store(is_on, Relaxed);
+        self.notes_uses.store(is_on || self.tells_uses.load(Relaxed), Relaxed);
     }
 
     fn is_own(&self) -> bool {

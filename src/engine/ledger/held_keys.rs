@@ -123,8 +123,10 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 drop(self.edit(number, self.db));
             }
         }
-        if self.ledger.eviction.is_on() && call.is_use() {
-            (0..self.names.len()).filter_map(|key| self.read(key)).for_each(|it| it.note_use());
+        if self.ledger.eviction.notes_uses() && call.is_use() {
+            let keys = self.done.iter().enumerate();
+            keys.filter_map(|(key, done)| Some((self.read(key)?, done)))
+                .for_each(|(entry, done)| done.note_use(&entry));
         }
         let is_logged = self.ledger.mode().is_logged();
         let record = if is_logged { self.record_of(call) } else { None };

@@ -95,18 +95,33 @@ impl<'a> Block<'a> {
     }
 
     fn place(self, number: usize) -> FieldPlace {
-        let (fields, values) = self.lengths();
-        let sum = |lens: &[u8]| lens[..number].iter().map(|&len| usize::from(len)).sum::<usize>();
-        FieldPlace { number, at: self.bytes_at() + sum(fields) + sum(values) }
+        // With what is behind them: whole words can be read.
+        let fields = &self.bytes[COUNT_BYTES + self.len()..];
+        let before = sum_of_first(fields, number) + sum_of_first(&fields[self.len()..], number);
+        FieldPlace { number, at: self.bytes_at() + before }
     }
 
     /// Finds a field.
     pub fn find(self, field: &[u8]) -> Option<FieldPlace> {
         let (lens, _) = self.lengths();
-        memchr::memchr_iter(tag(field), self.tags())
-            .filter(|&number| usize::from(lens[number]) == field.len())
-            .map(|number| self.place(number))
-            .find(|place| &self.bytes[place.at..place.at + field.len()] == field)
+        let (tags, tag) = (&self.bytes[COUNT_BYTES..], u64::from(tag(field)) * EACH_BYTE);
+        let mut first = 0;
+        while first < lens.len() {
+            let mut hits = zero_bytes(word_at(tags, first) ^ tag);
+            while hits != 0 {
+                let number = first + hits.trailing_zeros() as usize / 8;
+                hits &= hits - 1;
+                // Behind the last tag there are other bytes.
+                if lens.get(number).is_some_and(|&len| usize::from(len) == field.len()) {
+                    let place = self.place(number);
+                    if &self.bytes[place.at..place.at + field.len()] == field {
+                        return Some(place);
+                    }
+                }
+            }
+            first += WORD;
+        }
+        None
     }
 
     fn value_range(self, place: FieldPlace) -> Range<usize> {
@@ -234,11 +249,55 @@ fn write<'f>(fields: impl Iterator<Item = FieldRef<'f>>, out: &mut Vec<u8>) -> b
     due.is_some()
 }
 
+/// Bytes that are looked at together.
+const WORD: usize = size_of::<u64>();
+
+/// A word of ones.
+const EACH_BYTE: u64 = u64::from_le_bytes([1; WORD]);
+
+/// The bytes from `at` on; zeros behind the last.
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    let bytes = &bytes[at..];
+    match bytes.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
+}
+
+/// The highest bit of each byte that is zero; and perhaps of some behind the first of them.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(EACH_BYTE) & !word & (EACH_BYTE << 7)
+}
+
+/// The sum of the first so many bytes.
+fn sum_of_first(bytes: &[u8], count: usize) -> usize {
+    const PAIRS: u64 = 0x00ff_00ff_00ff_00ff;
+    const EACH_PAIR: u64 = 0x0001_0001_0001_0001;
+    let sum_of = |word: u64| {
+        let pairs = (word & PAIRS) + (word >> 8 & PAIRS);
+        (pairs.wrapping_mul(EACH_PAIR) >> 48) as usize
+    };
+    let (mut sum, mut at) = (0, 0);
+    while at + WORD <= count {
+        sum += sum_of(word_at(bytes, at));
+        at += WORD;
+    }
+    if at < count {
+        sum += sum_of(word_at(bytes, at) << (8 * (WORD - (count - at))));
+    }
+    sum
+}
+
 /// A byte that differs between most fields: from their length, first and last bytes.
 fn tag(field: &[u8]) -> u8 {
     let ends = match (field.first_chunk(), field.last_chunk()) {
         (Some(first), Some(last)) => {
             u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29)
+        }
+        _ if field.len() >= size_of::<u32>() => {
+            let (first, last) =
+                (&field[..size_of::<u32>()], &field[field.len() - size_of::<u32>()..]);
+            word_at(first, 0) | word_at(last, 0) << 32
         }
         _ => field.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)),
     };

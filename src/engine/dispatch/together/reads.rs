@@ -131,7 +131,7 @@ impl<'g, C: Together> ReadGroup<'g, '_, C> {
         is_enough: &mut impl FnMut(&R) -> bool,
     ) -> (usize, bool) {
         let command = self.calls.command(self.first + from);
-        let notes_use = self.ledger.eviction.is_on() && COMMANDS[command].uses;
+        let notes_use = self.ledger.eviction.notes_uses() && COMMANDS[command].uses;
         let mut is_over = false;
         let ran = self.slot.counted_together(command, candidates.len(), || {
             let mut done = 0;

@@ -78,10 +78,15 @@ impl LcsPart {
             let call = slice.call(&self.call, args);
             let keys = call.row().key_arguments(&call.args);
             let values = engine.with_many(slice.slot, &call, keys, taking, |keys, events| {
-                engine.many_keys(&call, keys, events).lcs_values()
+                let keys = engine.many_keys(&call, keys, events);
+                (keys.lcs_values(), [0, 1].map(|number| keys.keys.read(number).is_some()))
             });
             // It only reads, so a busy token is the only obstacle.
-            values.ok()
+            let (values, are_there) = values.ok()?;
+            if values.is_ok() {
+                are_there.into_iter().for_each(|is_there| slice.slot.looked_up(is_there));
+            }
+            Some(values)
         })
     }
 }
