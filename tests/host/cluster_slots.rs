@@ -197,6 +197,7 @@ fn keys_of_a_slot_that_another_node_takes_are_removed() {
         client.ok("MIDI.SET {bar}2 newer");
         let binary = crate::common::redis_server();
         first.restart(&binary);
+        wait_until_up(&mut first.client());
         assert_eq!(first.client().integer("MIDI.DBSIZE"), 2001, "{mode:?}");
         assert_eq!(keys_in_slot(first), 1);
     }

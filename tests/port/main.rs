@@ -40,6 +40,7 @@ mod settings;
 mod slow_log;
 mod socket_faults;
 mod strangers;
+mod taken_back;
 mod tls;
 mod tls_settings;
 mod transactions;
