@@ -256,7 +256,8 @@ impl HostGates {
         }
         let is_logged = aof || here.backlog.may_be_there();
         let is_paused = paused >= Paused::Writes;
-        let pausing = is_paused || here.doing.hands_over.get();
+        let comes = !replica && here.slots.coming.get();
+        let pausing = is_paused || here.doing.hands_over.get() || comes;
         let gates = Gates::OPEN
             .and_if(loads, Gates::LOADING)
             .and_if(
@@ -276,7 +277,7 @@ impl HostGates {
             .and_if(here.doing.is_closed_by_save(), Gates::SAVING)
             .and_if(replica && here.sync.untrusted.get(), Gates::UNSYNCED)
             .and_if(aof, Gates::AOF_ON)
-            .and_if(!replica && self.imports.get(), Gates::IMPORTING)
+            .and_if(comes || !replica && self.imports.get(), Gates::IMPORTING)
             .and_if(here.active_expiry.rests(), Gates::NO_ACTIVE_EXPIRY)
             .and_if(here.backlog.may_be_there(), Gates::BACKLOG)
             .and_if(has(raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD), Gates::HAS_CHILD);

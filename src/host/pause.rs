@@ -127,6 +127,8 @@ impl Pause {
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         if self.may_begin.take() {
+            // One that has ended by now may have held up commands, too.
+            self.turns_left.set(TURNS_AFTER_PAUSE);
             self.look_into(ctx);
         }
     }

@@ -162,7 +162,7 @@ fn ask(ctx: Ctx<'_>) -> bool {
     let (flags, here) = (ctx.flags(), instance());
     if flags & INSIDE == 0 {
         end(ctx.locked());
-        let again = flags & UNFILTERED != 0 || here.pause.was_lately();
+        let again = flags & UNFILTERED != 0 || here.pause.holds_up(ctx.locked());
         here.unit.asks.set(again);
         return false;
     }

@@ -157,6 +157,10 @@ pub fn before_sleep(locked: Locked<'_>) {
         }
         instance().engine.ledger.give_up_marks(locked, may_wait);
     }
+    if may_wait {
+        // An EXEC that was held up comes without a filter.
+        instance().engine.ledger.tell_expired(locked);
+    }
 }
 
 /// Whether a WATCH that is sent now may have to wait until a pause has ended.

@@ -153,6 +153,25 @@ fn a_slot_is_not_given_away_behind_a_pause() {
     assert_eq!(keys_in_slot(first), 1);
 }
 
+/// A SETSLOT in a transaction is executed long after it was seen. What has come for the slot by
+/// then stays.
+#[test]
+fn keys_that_come_behind_a_queued_setslot_stay() {
+    let [first, second] = &two_nodes(&Mode::Adaptive.builder());
+    take_slot(first, second);
+    // Each of them asks once a second.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let mut client = first.client();
+    client.ok("MULTI");
+    client.run(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", id(second)));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(client.run("EXEC").array(), [Value::ok()]);
+    client.ok("ASKING");
+    client.ok("MIDI.SET {bar}1 v");
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert_eq!(keys_in_slot(first), 1);
+}
+
 #[test]
 fn a_renamed_cluster_command_is_seen() {
     let builder = Mode::Adaptive.builder().config("rename-command CLUSTER KLUSTER");
@@ -482,6 +501,59 @@ fn a_migration_takes_the_keys_along() {
         assert_eq!(client.run("MIDI.GET {b}stays"), Value::bulk("x"));
         assert_eq!(nodes[1].client().integer("MIDI.DBSIZE"), 0);
         assert_eq!(keys_in_slot(&nodes[0]), 3000 + 6 + 2);
+    }
+}
+
+/// Changes keys on their old owner while they come to a new one with this limit, with `line` where
+/// `#` is a number. Returns the numbers of those for which this is the reply.
+fn change_while_they_come(
+    [first, second]: &[Server; 2],
+    limit: &str,
+    line: &str,
+    reply: i64,
+) -> Vec<usize> {
+    let (mut old, mut new) = (first.client(), second.client());
+    new.ok(&format!("CONFIG SET midi.maxmemory {limit}"));
+    let began = new.run(&format!("CLUSTER MIGRATION IMPORT {SLOT} {SLOT}"));
+    assert!(!began.is_error(), "{began:?}");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let changes =
+        |number: &usize| old.run(&line.replace('#', &number.to_string())) == Value::Integer(reply);
+    let changed: Vec<usize> = (0..1000).filter(changes).collect();
+    wait_until("the slot has moved", || {
+        format!("{:?}", new.run("CLUSTER MIGRATION STATUS ALL")).contains("completed")
+    });
+    println!("{} of 1000 were changed", changed.len());
+    new.ok("CONFIG SET midi.maxmemory 0");
+    changed
+}
+
+/// Nothing expires or goes while it is coming: what the old owner still changes would not be found.
+#[test]
+fn keys_that_are_coming_neither_expire_nor_are_evicted() {
+    let value = "x".repeat(20_000);
+    for (arguments, limit, line, reply) in [
+        ("PX 700", "0", "MIDI.PERSIST {bar}#", 1),
+        ("", "2mb", "MIDI.APPEND {bar}# y", value.len() as i64 + 1),
+    ] {
+        let nodes = &two_nodes(&Mode::Adaptive.builder().config("maxmemory-policy allkeys-lru"));
+        if !has_migration(&nodes[0]) {
+            return skip("this host has no CLUSTER MIGRATION");
+        }
+        let mut client = nodes[0].client();
+        // So many that they are still coming when midi's would expire.
+        client.ok("DEBUG POPULATE 250000 {bar}of-host");
+        for number in 0..1000 {
+            client.run(format!("MIDI.SET {{bar}}{number} {value} {arguments}").trim_end());
+        }
+        let changed = change_while_they_come(nodes, limit, line, reply);
+        for number in changed {
+            let len = nodes[1].client().integer(&format!("MIDI.STRLEN {{bar}}{number}"));
+            // What came at last may have been evicted, but as a whole.
+            let is_evicted = limit != "0" && len == 0;
+            let expected = value.len() as i64 + i64::from(limit != "0");
+            assert!(is_evicted || len == expected, "{line}: {len} of {number}");
+        }
     }
 }
 

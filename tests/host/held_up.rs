@@ -2,6 +2,8 @@
 //! would have had without the pause. Newer hosts execute it when the pause ends, and no module sees
 //! that it comes then.
 
+use std::time::Duration;
+
 use super::aof;
 use crate::common::witness::{at_both_doors, beside_interruptions};
 use crate::common::{Builder, Client, Mode, Server, Value, words};
@@ -49,6 +51,23 @@ fn alice(server: &Server) -> Client {
     alice.ok("AUTH alice secret");
     alice.ok("SET k v");
     alice
+}
+
+/// Nobody sees such a pause.
+#[test]
+fn a_pause_within_one_turn_holds_up_too() {
+    let server = Mode::Adaptive.builder().with_port().start();
+    let mut alice = alice(&server);
+    let [mut first, mut pauser, mut admin, mut last] = [(); 4].map(|()| server.client());
+    first.send_line("DEBUG SLEEP 0.2");
+    std::thread::sleep(Duration::from_millis(50));
+    // All these come in one turn of the main loop.
+    pauser.send_line("CLIENT PAUSE 2 ALL");
+    admin.send_line("ACL SETUSER alice -@all");
+    last.send_line("DEBUG SLEEP 0.01");
+    assert_eq!(admin.read(), Value::ok());
+    let reply = alice.run("GET k").text();
+    assert!(reply.starts_with("NOPERM"), "{reply}");
 }
 
 #[test]

@@ -157,13 +157,20 @@ impl SlotOwners {
         }
         self.left_over.clear();
         self.owners = Some(owners);
-        if std::mem::take(&mut self.is_doubted) {
+        let is_doubted = std::mem::take(&mut self.is_doubted);
+        // A SETSLOT that was held up, or queued, is executed long after it was seen.
+        if is_doubted || self.has_keys() {
             match importing(ctx) {
                 Some(slots) => slots.for_each(|slot| _ = self.lost.remove(&slot)),
                 None => self.lost.clear(),
             }
         }
         self.remove_keys(ctx);
+    }
+
+    /// Whether midi has keys of the lost slots.
+    fn has_keys(&self) -> bool {
+        self.lost.iter().any(|&slot| instance().engine.ledger.slots.keys(slot) > 0)
     }
 
     /// Has the workers remove midi's keys of the lost slots.

@@ -59,15 +59,15 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
     };
     guarded((), || match sub {
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_STARTED => {
-            instance().slots.coming.set(true);
+            set_coming(ctx, true);
             lost::comes_back(ctx, each_of(&slots));
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_FAILED => {
-            instance().slots.coming.set(false);
+            set_coming(ctx, false);
             lost::came_in_vain(each_of(&slots));
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => {
-            instance().slots.coming.set(false);
+            set_coming(ctx, false);
             lost::have_come(each_of(&slots));
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => {
@@ -93,6 +93,14 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
         }
         _ => {}
     });
+}
+
+/// Slots begin to come, or no longer do. Meanwhile nothing expires and nothing is evicted: commands
+/// of the old owner would not find what they change. And workers write nothing: the host passes on
+/// to replicas nothing of what is logged while it runs a command of the old owner, but these.
+fn set_coming(ctx: Ctx<'_>, comes: bool) {
+    instance().slots.coming.set(comes);
+    instance().gates.refresh(ctx);
 }
 
 /// The host trims slots: after a migration on the old owner, or after one that has failed on the

@@ -94,18 +94,22 @@ impl<'a> Block<'a> {
         self.times_at() + if self.is_timed { self.len() * TIME_BYTES } else { 0 }
     }
 
-    fn place(self, number: usize) -> FieldPlace {
+    /// The place of this field, which is not before the other.
+    fn place_behind(self, other: FieldPlace, number: usize) -> FieldPlace {
         // With what is behind them: whole words can be read.
         let fields = &self.bytes[COUNT_BYTES + self.len()..];
-        let before = sum_of_first(fields, number) + sum_of_first(&fields[self.len()..], number);
-        FieldPlace { number, at: self.bytes_at() + before }
+        let (from, count) = (other.number, number - other.number);
+        let between = sum_of_first(&fields[from..], count)
+            + sum_of_first(&fields[self.len() + from..], count);
+        FieldPlace { number, at: other.at + between }
     }
 
     /// Finds a field.
     pub fn find(self, field: &[u8]) -> Option<FieldPlace> {
         let (lens, _) = self.lengths();
         let (tags, tag) = (&self.bytes[COUNT_BYTES..], u64::from(tag(field)) * EACH_BYTE);
-        let mut first = 0;
+        // The last field whose tag and length fit, to go on from.
+        let (mut first, mut found) = (0, FieldPlace { number: 0, at: self.bytes_at() });
         while first < lens.len() {
             let mut hits = zero_bytes(word_at(tags, first) ^ tag);
             while hits != 0 {
@@ -113,7 +117,8 @@ impl<'a> Block<'a> {
                 hits &= hits - 1;
                 // Behind the last tag there are other bytes.
                 if lens.get(number).is_some_and(|&len| usize::from(len) == field.len()) {
-                    let place = self.place(number);
+                    let place = self.place_behind(found, number);
+                    found = place;
                     if &self.bytes[place.at..place.at + field.len()] == field {
                         return Some(place);
                     }
@@ -288,11 +293,12 @@ fn sum_of_first(bytes: &[u8], count: usize) -> usize {
     sum
 }
 
-/// A byte that differs between most fields: from their length, first and last bytes.
+/// A byte that differs between most fields: from their length, first, middle and last bytes.
 fn tag(field: &[u8]) -> u8 {
     let ends = match (field.first_chunk(), field.last_chunk()) {
         (Some(first), Some(last)) => {
-            u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29)
+            let middle = word_at(field, (field.len() - WORD) / 2).rotate_left(47);
+            u64::from_le_bytes(*first) ^ middle ^ u64::from_le_bytes(*last).rotate_left(29)
         }
         _ if field.len() >= size_of::<u32>() => {
             let (first, last) =
@@ -371,6 +377,22 @@ mod tests {
             }
         }
         assert!(in_place > 100);
+    }
+
+    #[test]
+    fn tags_differ_wherever_names_do() {
+        let names: [fn(u32) -> String; 4] = [
+            |number| format!("{number}"),
+            |number| format!("field:{number}"),
+            |number| format!("user:{number:04}:last_seen"),
+            |number| format!("{number:04}abcdefghijklmnop"),
+        ];
+        for name in names {
+            let mut tags: Vec<u8> = (0..256).map(|number| tag(name(number).as_bytes())).collect();
+            tags.sort_unstable();
+            tags.dedup();
+            assert!(tags.len() > 100, "{}: {}", name(0), tags.len());
+        }
     }
 
     #[test]
