@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::flow::State;
 use super::protocol::{Protocol, Serving};
-use super::transport::{LogStep, Output};
+use super::transport::Output;
 use super::turn::ThisTurn;
 use super::waiting::{AwaitingClient, MakeReply};
 use super::worker::PortWorker;
@@ -51,16 +51,6 @@ impl<'a, P: Protocol> PortCaller<'a, P> {
     #[inline]
     pub fn slot(&self) -> &'a ThreadSlot {
         self.worker.slot()
-    }
-
-    /// Commands have run whose replies begin there, and wait for what they have seen of the log.
-    #[inline]
-    pub fn note_step(&mut self, begins: usize) {
-        let position = self.slot().take_seen();
-        if position != 0 {
-            self.session.flow_mut().wait_for(position);
-            self.turn.steps.push(LogStep { position, begins });
-        }
     }
 
     /// The connection waits for its command, which runs elsewhere.

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::flow::State;
 use super::protocol::Protocol;
 use super::shared::count;
-use super::transport::{Key, LogStep, LogWait};
+use super::transport::{Key, LogWait};
 use super::worker::PortWorker;
 
 /// A worker's connections whose replies wait for the log.
@@ -32,29 +32,16 @@ pub struct HeldConnections {
 const NEVER: u64 = u64::MAX;
 
 impl HeldConnections {
-    /// Holds a connection if its commands have seen what is not safe. `steps` are those of its
-    /// replies, as far as they are known.
+    /// Holds a connection if its commands have seen what is not safe.
     #[inline]
-    pub fn hold(
-        &mut self,
-        worker: &PortWorker,
-        connection: &mut Connection,
-        steps: &mut Vec<LogStep>,
-    ) {
+    pub fn hold(&mut self, worker: &PortWorker, connection: &mut Connection) {
         if let Some(position) = connection.session.flow_mut().take_seen() {
-            self.hold_until(worker, connection, position, steps);
+            self.hold_until(worker, connection, position);
         }
-        steps.clear();
     }
 
     #[cold]
-    fn hold_until(
-        &mut self,
-        worker: &PortWorker,
-        connection: &mut Connection,
-        position: u64,
-        steps: &[LogStep],
-    ) {
+    fn hold_until(&mut self, worker: &PortWorker, connection: &mut Connection, position: u64) {
         let log = &worker.engine().ledger.log;
         let is_past = position <= log.safe();
         if is_past && !log.is_undone(position) || replies_after_run(worker) {
@@ -66,15 +53,9 @@ impl HeldConnections {
         }
         match &mut connection.channel.outgoing.wait {
             Some(wait) if log.is_undone(wait.position) => {}
-            Some(wait) => {
-                wait.position = wait.position.max(position);
-                wait.steps.extend_from_slice(steps);
-            }
+            Some(wait) => wait.position = wait.position.max(position),
             none => {
-                // All replies go with the only step that has none before it.
-                let is_whole = matches!(steps, [LogStep { begins: 0, .. }]);
-                let steps = if is_whole { Vec::new() } else { steps.to_vec() };
-                *none = Some(LogWait { position, steps, since: Instant::now() });
+                *none = Some(LogWait { position, since: Instant::now() });
                 if self.keys.is_empty() {
                     worker.slot().holds_replies(true);
                 }
@@ -126,10 +107,8 @@ fn replies_after_run(worker: &PortWorker) -> bool {
 
 fn release_one(worker: &PortWorker, connection: &mut Connection, now: Instant) {
     let Some(wait) = no_longer_held(worker, connection) else { return };
-    let log = &worker.engine().ledger.log;
-    if log.is_undone(wait.position) {
-        let first = wait.steps.iter().find(|step| log.is_undone(step.position));
-        undo_replies(connection, first.map_or(0, |step| step.begins));
+    if worker.engine().ledger.log.is_undone(wait.position) {
+        undo_replies(connection);
     }
     let counts = worker.counts();
     count(&counts.holds, 1);
@@ -143,11 +122,10 @@ pub fn no_longer_held(worker: &PortWorker, connection: &mut Connection) -> Optio
     Some(wait)
 }
 
-/// Closes a connection whose commands were taken back: it gets none of their replies, but so many
-/// bytes of those before them.
-fn undo_replies(connection: &mut Connection, kept: usize) {
+/// Closes a connection whose commands were taken back: it gets none of their replies.
+fn undo_replies(connection: &mut Connection) {
     connection.forget_input();
     connection.session.flow_mut().state = State::Closing;
     let words = connection.session.undo();
-    connection.channel.outgoing.say_behind(kept, &words);
+    connection.channel.outgoing.say_only(words);
 }

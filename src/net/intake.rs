@@ -33,7 +33,7 @@ impl Service {
             return TakenUp::No(TurnOutcome::Ends);
         }
         connection.is_heavy = connection.channel.is_in_handshake();
-        self.held.hold(&self.worker, connection, &mut self.turn.steps);
+        self.held.hold(&self.worker, connection);
         // Send first: a connection that has not read its replies goes on only after they are sent.
         if !connection.channel.is_flushed() {
             if self.send(io, connection) == TurnOutcome::Ends {

@@ -270,10 +270,14 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     /// Says what another thread has for a connection, after what it has said before.
-    fn say_more(&mut self, key: Key, seen: u64, said: Output) {
+    fn say_more(&mut self, key: Key, seen: u64, mut said: Output) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.session.flow_mut().queued_since = None;
-        self.service.say_more(connection, seen, said);
+        connection.session.flow_mut().wait_for(seen);
+        self.service.outbox.said.count_also(&mut said);
+        if !connection.session.is_muted() {
+            connection.channel.outgoing.say_more(said, &self.service.outbox);
+        }
         self.serve(key);
     }
 

@@ -24,7 +24,7 @@ use super::protocol::{Kind, Protocol, Serving};
 use super::resp::RespGroup;
 use super::session::Session;
 use super::shared::{Shared, count};
-use super::transport::{Driver, Io, Key, LogStep, Outbox, Output, Sent};
+use super::transport::{Driver, Io, Key, Outbox, Sent};
 use super::turn::{ThisTurn, TurnOutcome};
 use super::worker::PortWorker;
 use crate::limits::{GROUP_BYTES, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
@@ -125,7 +125,6 @@ impl Service {
     fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
         let (said, session) = (self.outbox.said.end(), &mut connection.session);
         self.turn.alone.begin();
-        self.turn.steps.clear();
         let mut serving =
             Serving { worker: &self.worker, turn: &mut self.turn, output: &mut self.outbox.said };
         let unread = &mut connection.channel.unread;
@@ -151,12 +150,8 @@ impl Service {
             self.worker.note_limit();
             return TurnOutcome::Ends;
         }
-        let outgoing = &mut connection.channel.outgoing;
-        outgoing.say(connection.key, said..end, &mut self.outbox);
-        for step in &mut self.turn.steps {
-            step.begins = outgoing.bytes_before(step.begins, &self.outbox);
-        }
-        end_turn(&self.worker, &mut self.held, &mut self.turn.steps, connection)
+        connection.channel.outgoing.say(connection.key, said..end, &mut self.outbox);
+        end_turn(&self.worker, &mut self.held, connection)
     }
 
     /// Runs the commands of all members together whose commands can, as far as there is room.
@@ -183,13 +178,10 @@ impl Service {
                 worker.note_limit();
                 continue;
             };
-            let begins = channel.outgoing.unsent();
-            turn.steps.clear();
-            turn.steps.extend(group.step(begins));
             channel.outgoing.say(*key, ran.replies, outbox);
             channel.outgoing.say(*key, ran.more, outbox);
             channel.unread.add(&input[received.clone()][ran.used..]);
-            member.outcome = end_turn(worker, held, &mut turn.steps, connection);
+            member.outcome = end_turn(worker, held, connection);
         }
     }
 
@@ -257,19 +249,6 @@ impl Service {
         is_over
     }
 
-    /// Says what another thread has for a connection, after what it has said before. It has seen so
-    /// much of the log.
-    pub fn say_more(&mut self, connection: &mut Connection, seen: u64, mut said: Output) {
-        connection.session.flow_mut().wait_for(seen);
-        self.outbox.said.count_also(&mut said);
-        self.turn.steps.clear();
-        if !connection.session.is_muted() {
-            let begins = connection.channel.outgoing.say_more(said, &self.outbox);
-            self.turn.steps.push(LogStep { position: seen, begins });
-        }
-        self.held.hold(&self.worker, connection, &mut self.turn.steps);
-    }
-
     /// Sends what the connection with this number in the outbox has said.
     pub fn send_said<D: Driver>(
         &mut self,
@@ -330,10 +309,9 @@ impl Service {
 fn end_turn(
     worker: &PortWorker,
     held: &mut HeldConnections,
-    steps: &mut Vec<LogStep>,
     connection: &mut Connection,
 ) -> TurnOutcome {
-    held.hold(worker, connection, steps);
+    held.hold(worker, connection);
     connection.note_leaving();
     // Before the replies are sent: a client that has its reply may then look at CLIENT LIST.
     connection.show_condition();

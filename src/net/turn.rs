@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::resp::Transaction;
-use super::transport::LogStep;
 use crate::limits::{
     HEAVY_PIPELINE, HEAVY_TURN, HEAVY_TURN_MIN, LOOKS_AT_CLOCK, READY_PER_TURN, SERVED_AT_ONCE,
     SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
@@ -32,9 +31,6 @@ pub struct ThisTurn {
     pub at_once: Duration,
     /// The time of commands that run by themselves.
     pub alone: Alone,
-    /// What the replies of the connection that runs have seen of the log. They begin at places of
-    /// the outbox until it has said them.
-    pub steps: Vec<LogStep>,
     /// An empty transaction, for the next MULTI.
     pub spare: Option<Box<Transaction>>,
 }
@@ -46,7 +42,6 @@ impl Default for ThisTurn {
             recently: 0,
             at_once: SERVED_AT_ONCE,
             alone: Alone::default(),
-            steps: Vec::new(),
             spare: None,
         }
     }

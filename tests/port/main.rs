@@ -40,7 +40,6 @@ mod settings;
 mod slow_log;
 mod socket_faults;
 mod strangers;
-mod taken_back;
 mod tls;
 mod tls_settings;
 mod transactions;

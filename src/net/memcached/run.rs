@@ -32,13 +32,13 @@ pub fn run(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
         && !caller.turn.alone.is_over()
         && !pace.is_over(caller.turn.at_once)
     {
-        let begins = caller.output.end();
         at += run_some(caller, &input[at..]);
-        caller.note_step(begins);
         if at == input.len() && caller.session.flow.missing == 0 {
             caller.session.flow.missing = 1;
         }
     }
+    let seen = caller.slot().take_seen();
+    caller.session.flow.wait_for(seen);
     at
 }
 

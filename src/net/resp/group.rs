@@ -14,7 +14,7 @@ use crate::command::Limits;
 use crate::engine::Outcome;
 use crate::limits::{AHEAD, HELD_OUTPUT};
 use crate::net::protocol::{Kind, Ran, Serving};
-use crate::net::transport::{LogStep, Output};
+use crate::net::transport::Output;
 use crate::net::worker::PortWorker;
 
 /// Commands of connections that have the same database and speak the same version. They run as
@@ -89,11 +89,6 @@ impl<'i> RespGroup<'i> {
         self.seen = worker.slot().take_seen();
         self.is_cut = output.len() > most;
         true
-    }
-
-    /// What its replies have seen of the log, for a connection where they begin there.
-    pub fn step(&self, begins: usize) -> Option<LogStep> {
-        (self.seen != 0).then_some(LogStep { position: self.seen, begins })
     }
 
     /// Ends the part of a connection; the first of its commands that could not run here and now

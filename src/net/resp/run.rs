@@ -33,9 +33,7 @@ pub fn run(caller: &mut RespCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
         && !caller.turn.alone.is_over()
         && !pace.is_over(caller.turn.at_once)
     {
-        let begins = caller.output.end();
         at += run_some(caller, args, &input[at..]);
-        caller.note_step(begins);
         // Most reads end with a command.
         if at == input.len() && caller.session.flow.missing == 0 {
             caller.session.flow.missing = 1;

@@ -21,7 +21,7 @@ pub use channel::{Channel, Ended};
 pub use driver::{Driver, Epoll, Happened, Sent, Uring};
 pub use large::{Announced, LargeInput, room_for};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
-pub use outgoing::{LogStep, LogWait, Outbox};
+pub use outgoing::{LogWait, Outbox};
 pub use output::Output;
 pub use tls::{TlsServer, TlsStream, tls_server};
 pub use wire::{Io, Wire};

@@ -46,19 +46,8 @@ impl Outbox {
 pub struct LogWait {
     /// The log must be safe up to this position.
     pub position: u64,
-    /// The positions on the way there, if the replies to several have been said.
-    pub steps: Vec<LogStep>,
     /// Since when they wait.
     pub since: Instant,
-}
-
-/// Replies that have seen the log up to a position, and those behind them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogStep {
-    /// The position.
-    pub position: u64,
-    /// So many bytes that the connection has to say are before them.
-    pub begins: usize,
 }
 
 /// A large value of an earlier turn.
@@ -71,10 +60,6 @@ struct UnsentValue {
 }
 
 impl UnsentValue {
-    fn len(&self) -> usize {
-        self.before.len() + self.rest().len()
-    }
-
     fn rest(&self) -> &[u8] {
         &self.value.bytes()[self.sent..]
     }
@@ -133,43 +118,14 @@ impl Outgoing {
         outbox.keys.push(key);
     }
 
-    /// Says something that comes from elsewhere. Returns how many bytes it has to say before that.
-    pub fn say_more(&mut self, mut more: Output, outbox: &Outbox) -> usize {
+    /// Says something that comes from elsewhere.
+    pub fn say_more(&mut self, mut more: Output, outbox: &Outbox) {
         self.claim(outbox);
-        let before = self.unsent();
         if more.has_large() {
             self.keep(&more, 0..more.end(), 0);
         } else {
             self.unsent.append(take(&mut more.own));
         }
-        before
-    }
-
-    /// How many bytes it has to say before this place of the outbox, which is within what it says
-    /// in this turn.
-    pub fn bytes_before(&self, at: usize, outbox: &Outbox) -> usize {
-        let said = self.said.start.min(at)..at.min(self.said.end);
-        let pieces = outbox.said.pieces_between(said);
-        self.unsent() + pieces.map(|piece| piece.bytes().len()).sum::<usize>()
-    }
-
-    /// Says the first so many bytes of what it has said in earlier turns, which are whole replies,
-    /// and then this: nothing else of what it has said is sent.
-    pub fn say_behind(&mut self, mut kept: usize, bytes: &[u8]) {
-        let fits = |large: &&UnsentValue| {
-            let fits = large.len() <= kept;
-            kept -= if fits { large.len() } else { 0 };
-            fits
-        };
-        let whole = self.large.iter().take_while(fits).count();
-        let last = match self.large.get_mut(whole) {
-            Some(large) => take(&mut large.before),
-            None => take(&mut self.unsent),
-        };
-        self.large.truncate(whole);
-        self.large_bytes = self.large.iter().map(UnsentValue::len).sum();
-        let kept = &last.bytes()[..kept.min(last.len())];
-        (self.unsent, self.said) = (Backlog::of([kept, bytes].concat(), 0), 0..0);
     }
 
     /// Says nothing but this: nothing of what it has said before is sent.
@@ -429,7 +385,7 @@ mod tests {
     fn large_values_wait_too() {
         let (mut outgoing, mut outbox) = (Outgoing::default(), Outbox::default());
         let value = SharedValue::new(b"LARGE".to_vec());
-        outgoing.wait = Some(LogWait { position: 1, steps: Vec::new(), since: Instant::now() });
+        outgoing.wait = Some(LogWait { position: 1, since: Instant::now() });
         (0..SENT_TOGETHER).for_each(|_| say_large(&mut outgoing, &mut outbox, &value));
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"");
         outbox.clear();
@@ -441,30 +397,9 @@ mod tests {
     }
 
     #[test]
-    fn replies_before_a_cut_are_said() {
-        let value = SharedValue::new(b"LARGE".to_vec());
-        for kept in [0, 2, 9, 11, 18] {
-            let (mut outgoing, mut outbox) = (Outgoing::default(), Outbox::default());
-            outgoing.wait = Some(LogWait { position: 1, steps: Vec::new(), since: Instant::now() });
-            say(&mut outgoing, &mut outbox, b"ab");
-            say_large(&mut outgoing, &mut outbox, &value);
-            say(&mut outgoing, &mut outbox, b"cd");
-            say_large(&mut outgoing, &mut outbox, &value);
-            let all = b"ab<LARGE>cd<LARGE>";
-            assert_eq!(outgoing.bytes_before(outbox.said.end(), &outbox), all.len());
-            assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"");
-            outbox.clear();
-            outgoing.say_behind(kept, b"!");
-            outgoing.wait = None;
-            assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), [&all[..kept], b"!"].concat());
-            assert!(outgoing.is_empty());
-        }
-    }
-
-    #[test]
     fn nothing_is_sent_while_it_waits_for_the_log() {
         let (mut outgoing, mut outbox) = (Outgoing::default(), Outbox::default());
-        outgoing.wait = Some(LogWait { position: 1, steps: Vec::new(), since: Instant::now() });
+        outgoing.wait = Some(LogWait { position: 1, since: Instant::now() });
         assert!(outgoing.is_held());
         say(&mut outgoing, &mut outbox, b"ab");
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"");
