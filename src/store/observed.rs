@@ -130,7 +130,7 @@ impl Observed {
     /// The key has changed: raises the flags of its clients, once.
     pub fn raise(&mut self, db: u32, key: &[u8]) {
         self.changes += 1;
-        // One look a change in the mean. Writes to a shard without observers take a shorter way.
+        // Amortised, one look a change. Writes to a shard without observers take a shorter way.
         if self.changes >= self.by_name.len() {
             self.changes = 0;
             self.remove_gone();

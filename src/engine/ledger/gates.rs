@@ -47,7 +47,7 @@ impl Gates {
     pub const AOF_ERROR: Gates = Gates(1 << 18);
 
     /// The host imports keys from another server, which decides what has expired: Valkey's
-    /// `import-mode`.
+    /// `import-mode`, and slots that another node of the cluster sends.
     pub const IMPORTING: Gates = Gates(1 << 19);
     /// The host was told by DEBUG not to look for keys that have expired.
     pub const NO_ACTIVE_EXPIRY: Gates = Gates(1 << 20);

@@ -159,7 +159,7 @@ impl SlotOwners {
         self.owners = Some(owners);
         let is_doubted = std::mem::take(&mut self.is_doubted);
         // A SETSLOT that was held up, or queued, is executed long after it was seen.
-        if is_doubted || self.has_keys() {
+        if is_doubted || self.keys() > 0 {
             match importing(ctx) {
                 Some(slots) => slots.for_each(|slot| _ = self.lost.remove(&slot)),
                 None => self.lost.clear(),
@@ -168,16 +168,16 @@ impl SlotOwners {
         self.remove_keys(ctx);
     }
 
-    /// Whether midi has keys of the lost slots.
-    fn has_keys(&self) -> bool {
-        self.lost.iter().any(|&slot| instance().engine.ledger.slots.keys(slot) > 0)
+    /// How many keys midi has in the lost slots.
+    fn keys(&self) -> u64 {
+        self.lost.iter().map(|&slot| instance().engine.ledger.slots.keys(slot)).sum()
     }
 
     /// Has the workers remove midi's keys of the lost slots.
     fn remove_keys(&self, ctx: Ctx<'_>) {
         let engine = &instance().engine;
         engine.ledger.slots.lose(&self.lost);
-        let keys: u64 = self.lost.iter().map(|&slot| engine.ledger.slots.keys(slot)).sum();
+        let keys = self.keys();
         if keys > 0 && remove_lost_keys(engine) {
             let text = format!(
                 "Other nodes have taken slots in which midi has {keys} keys: these are removed."

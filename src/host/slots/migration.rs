@@ -96,8 +96,8 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
 }
 
 /// Slots begin to come, or no longer do. Meanwhile nothing expires and nothing is evicted: commands
-/// of the old owner would not find what they change. And workers write nothing: the host passes on
-/// to replicas nothing of what is logged while it runs a command of the old owner, but these.
+/// of the old owner would not find their keys. Nor do workers write: what they log while the host
+/// runs a command of the old owner does not reach replicas.
 fn set_coming(ctx: Ctx<'_>, comes: bool) {
     instance().slots.coming.set(comes);
     instance().gates.refresh(ctx);

@@ -144,7 +144,12 @@ impl Changes {
     /// Whether any users are to be read again.
     #[inline]
     pub fn are_any(&self, locked: Locked<'_>) -> bool {
-        self.any_touched.get() || self.any_held_up.get() && !pause::is_on(locked)
+        self.any_touched.get() || self.may_be_released(locked)
+    }
+
+    /// Whether the host may have executed, or be about to execute, what a pause held up.
+    fn may_be_released(&self, locked: Locked<'_>) -> bool {
+        self.any_held_up.get() && !pause::is_on(locked)
     }
 
     /// Takes the users to be read again, which the caller then reads.
@@ -157,7 +162,7 @@ impl Changes {
             self.held_up.lock().add(touched);
             self.any_held_up.set(true);
         }
-        if self.any_held_up.get() && !pause::is_on(locked) {
+        if self.may_be_released(locked) {
             touched.get_or_insert_default().add(&self.held_up.lock());
         }
         touched
@@ -166,7 +171,7 @@ impl Changes {
     /// The host may execute what a pause held up before the main loop turns again. True if users
     /// are to be read then: no reply may leave before.
     pub fn may_execute_held_up(&self, locked: Locked<'_>) -> bool {
-        let may = self.any_held_up.get() && !pause::is_on(locked);
+        let may = self.may_be_released(locked);
         if may && !instance().pause.was_lately() {
             *self.held_up.lock() = Touched::NONE;
             self.any_held_up.set(false);

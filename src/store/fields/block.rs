@@ -300,12 +300,12 @@ fn tag(field: &[u8]) -> u8 {
             let middle = word_at(field, (field.len() - WORD) / 2).rotate_left(47);
             u64::from_le_bytes(*first) ^ middle ^ u64::from_le_bytes(*last).rotate_left(29)
         }
-        _ if field.len() >= size_of::<u32>() => {
-            let (first, last) =
-                (&field[..size_of::<u32>()], &field[field.len() - size_of::<u32>()..]);
-            word_at(first, 0) | word_at(last, 0) << 32
-        }
-        _ => field.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)),
+        _ => match (field.first_chunk(), field.last_chunk()) {
+            (Some(first), Some(last)) => {
+                u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32
+            }
+            _ => word_at(field, 0),
+        },
     };
     ((ends ^ field.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

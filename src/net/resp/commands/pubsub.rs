@@ -172,7 +172,7 @@ pub(super) fn pubsub(caller: &mut RespCaller<'_>, which: PubSubQuestion, args: &
                     reply.array(found.len());
                     found.iter().for_each(|name| reply.bulk(name));
                 }
-                // The listener has each pattern once, as if a client of the host's had it.
+                // The host counts the patterns that the listener has, each once.
                 PubSubQuestion::NumPat => reply.integer(number(0) + beyond_host),
                 PubSubQuestion::NumSub | PubSubQuestion::ShardNumSub => {
                     reply.array(2 * own.len());
