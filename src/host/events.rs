@@ -177,6 +177,9 @@ fn after_sleep(ctx: Ctx<'_>) {
         here.gates.look_at_aof(ctx);
     }
     hand_over::after_sleep(locked);
+    // Before messages that write: a command that came behind BEFORE_SLEEP, such as one that a pause
+    // had held up, may have saved or loaded. That is over now, so writes are logged again.
+    here.gates.check(ctx);
     // Last: the answers that leave now count on all of that.
     turn::turn(locked);
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::aof;
+use crate::common::aof::survives;
 use crate::common::witness::{at_both_doors, beside_interruptions};
 use crate::common::{Builder, Client, Mode, Server, Value, words};
 
@@ -94,5 +95,26 @@ fn changes_of_users_hold_when_they_are_answered() {
         held_up(&server, &["CONFIG SET requirepass secret"]);
         let reply = server.midi_client().run("GET k").text();
         assert!(reply.starts_with("NOAUTH"), "{mode:?}: {reply}");
+    }
+}
+
+/// What a blocked client sent behind its command comes behind BEFORE_SLEEP, and so does this save;
+/// the writes, which only the main thread can run, come before the next one.
+#[test]
+fn writes_behind_such_a_save_are_logged() {
+    for mode in Mode::tried() {
+        let mut server = aof::builder(mode).start();
+        let mut blocked = server.client();
+        let lines = ["BLPOP nosuch 0.05", "DEBUG SLEEP 0.3", "SAVE"];
+        lines.iter().for_each(|line| blocked.send_line(line));
+        std::thread::sleep(Duration::from_millis(150));
+        let mut writers = [(); 3].map(|()| server.midi_client());
+        writers[0].send_line("SET one 1");
+        writers[1].send_line("MSET two 2 three 3");
+        writers[2].send_line("EVAL redis.call('SET',KEYS[1],4) 1 four");
+        lines.iter().for_each(|line| assert!(!blocked.read().is_error(), "{line}"));
+        let replies = writers.each_mut().map(Client::read);
+        assert!(!replies.iter().any(Value::is_error), "{mode:?}: {replies:?}");
+        survives(&mut server, &format!("{mode:?}"));
     }
 }
