@@ -62,7 +62,7 @@ pub use ledger::{
     StagedShard, Staging,
 };
 pub use pubsub::{
-    ChannelName, HeardMessage, PubSub, Receivers, SubscriptionChange, SubscriptionWait,
+    ChannelName, HeardMessage, PubSub, Receivers, SubscriptionChange, SubscriptionWait, remove_name,
 };
 pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};

@@ -12,7 +12,7 @@ use super::instance::instance;
 use super::persistence::hand_over::confirmed;
 use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands, publish, scripts};
-use crate::command::{DoorCommand, Error, HostCommand, Transcript};
+use crate::command::{DoorCommand, Error, HostCommand, Reply, Transcript};
 use crate::engine::{
     Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, RunScript,
     ScriptCaller, User,
@@ -67,7 +67,11 @@ impl Host for TheHost {
 
     fn reply_to(&self, locked: Locked<'_>, command: &CStr, args: &[&[u8]]) -> Transcript {
         let mut transcript = Transcript::default();
-        modules::say(instance().ctx(locked).call(command, args), &mut transcript);
+        match instance().ctx(locked).call(command, args) {
+            // LATENCY DOCTOR and LATENCY GRAPH: for people.
+            Answer::Text(text) => transcript.verbatim(&text),
+            answer => modules::say(answer, &mut transcript),
+        }
         transcript
     }
 

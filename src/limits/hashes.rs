@@ -40,8 +40,8 @@ pub const DIGEST_HASH_BYTES: usize = 64 << 10;
 /// bytes in the mean, and some eight of them else.
 pub const PIN_FIELD_BYTES: i64 = 256;
 
-/// HRANDFIELD draws no more fields than this, with repetition: it has them all in memory.
-pub const DRAWN_FIELDS: usize = 10_000_000;
+/// HRANDFIELD draws no more fields than this, with repetition: it does so in one go.
+pub const DRAWN_FIELDS: usize = 1_000_000;
 
 /// `midi.hash-max-listpack-entries` and `midi.hash-max-listpack-value`, for hosts that do not
 /// report theirs.

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::transport::Key;
 use crate::command::SubscriptionKind;
-use crate::engine::{ChannelName, HeardMessage};
+use crate::engine::{ChannelName, HeardMessage, remove_name};
 
 /// The subscribers among a worker's connections, by what they subscribe to.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Subscribers {
             subscribed.keys.remove(&key);
             subscribed.list = None;
             if subscribed.keys.is_empty() {
-                names.remove(name);
+                remove_name(names, name);
             }
         }
     }

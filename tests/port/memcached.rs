@@ -242,6 +242,10 @@ fn who_has_not_logged_in_is_told_so_and_a_user_keeps_to_its_rights() {
         let last = said.lines().last().expect("a line");
         assert!(last.starts_with("SERVER_ERROR NOPERM "), "{sent}: {said}");
     }
+    // Others may send such a line.
+    let mut stranger = server.client();
+    stranger.send(format!("get {}", "a ".repeat(1500)).as_bytes());
+    assert!(stranger.is_closed(), "a line that does not end");
     host.call(&["CONFIG", "SET", "requirepass", ""]);
 }
 

@@ -258,6 +258,10 @@ fn the_latency_monitor_has_slow_commands_of_the_port() {
     assert!(port.run("LATENCY GRAPH midi-command").text().contains("midi-command"));
     assert!(port.run("LATENCY DOCTOR").text().contains("midi-command"));
     assert!(port.run("LATENCY HELP").array().len() > 10);
+    port.run("HELLO 3");
+    for line in ["LATENCY GRAPH midi-command", "LATENCY DOCTOR"] {
+        assert!(matches!(port.run(line), Value::Verbatim(_)), "{line}");
+    }
     host.ok("CONFIG SET latency-monitor-threshold 0");
     assert_eq!(port.integer("LATENCY RESET midi-command"), 1);
 }

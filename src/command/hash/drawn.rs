@@ -53,12 +53,19 @@ fn hrandfield(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     // How long they are is not known before they are drawn.
     cx.limits
         .reply(2 * ELEMENT_BYTES * if count < 0 { wanted } else { wanted.min(fields.len()) })?;
-    let drawn = if count < 0 { any(fields, wanted) } else { different(fields, wanted) };
-    let len =
-        |field: &FieldRef<'_>| field.name.len() + if with_values { field.value.len() } else { 0 };
-    cx.limits.reply(drawn.iter().map(len).sum())?;
-    say(reply, &drawn, with_values);
-    Ok(())
+    let drawn =
+        if count > 0 { Some(different(fields, wanted)) } else { few_of_many(fields, wanted) };
+    if let Some(drawn) = drawn {
+        return say(cx, reply, drawn.len(), || drawn.iter(), with_values);
+    }
+    let all: Vec<FieldRef<'_>> = fields.iter().collect();
+    let (seed, count) = (fastrand::u64(..), if all.is_empty() { 0 } else { wanted });
+    // They are drawn twice, and not kept: they may be many more than the hash has.
+    let drawn = || {
+        let (all, mut random) = (&all, fastrand::Rng::with_seed(seed));
+        (0..count).map(move |_| &all[random.usize(0..all.len())])
+    };
+    say(cx, reply, count, drawn, with_values)
 }
 
 fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
@@ -76,17 +83,11 @@ fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
     Ok((count, with_values))
 }
 
-/// So many fields, each drawn from all.
-fn any(fields: LiveFields<'_>, wanted: usize) -> Vec<FieldRef<'_>> {
-    if !fields.are_few()
-        && wanted < fields.len()
-        && let Some(drawn) = draw_each(fields, wanted, &mut |_| true)
-    {
-        return drawn;
-    }
-    let all: Vec<FieldRef<'_>> = fields.iter().collect();
-    let one = |_| all.get(fastrand::usize(0..all.len().max(1))).copied();
-    (0..wanted).filter_map(one).collect()
+/// So many fields, each drawn from all; `None` if there are not more than that, or most have
+/// expired.
+fn few_of_many(fields: LiveFields<'_>, wanted: usize) -> Option<Vec<FieldRef<'_>>> {
+    let is_for_table = !fields.are_few() && wanted < fields.len();
+    is_for_table.then(|| draw_each(fields, wanted, &mut |_| true)).flatten()
 }
 
 /// Different fields; all of them if there are no more.
@@ -123,15 +124,27 @@ fn draw_each<'a>(
     (drawn.len() == wanted).then_some(drawn)
 }
 
-fn say(reply: &mut dyn Reply, drawn: &[FieldRef<'_>], with_values: bool) {
+/// Answers with the fields that `drawn` gives each time: so many.
+fn say<'f, Drawn: Iterator<Item = &'f FieldRef<'f>>>(
+    cx: &ReadKey<'_>,
+    reply: &mut dyn Reply,
+    count: usize,
+    drawn: impl Fn() -> Drawn,
+    with_values: bool,
+) -> Result<(), Error> {
+    let len =
+        |field: &FieldRef<'_>| field.name.len() + if with_values { field.value.len() } else { 0 };
+    cx.limits.reply(drawn().map(len).sum())?;
     if !with_values {
-        reply.array(drawn.len());
-        return drawn.iter().for_each(|field| reply.bulk(field.name));
+        reply.array(count);
+        drawn().for_each(|field| reply.bulk(field.name));
+        return Ok(());
     }
-    reply.pairs(drawn.len());
-    for field in drawn {
+    reply.pairs(count);
+    for field in drawn() {
         reply.pair();
         reply.bulk(field.name);
         reply.bulk(field.value);
     }
+    Ok(())
 }

@@ -23,7 +23,9 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 pub use message::HeardMessage;
-pub use subscriptions::{ChannelName, Receivers, SubscriptionChange, SubscriptionWait};
+pub use subscriptions::{
+    ChannelName, Receivers, SubscriptionChange, SubscriptionWait, remove_name,
+};
 use subscriptions::{HearingWorkers, Subscription, SubscriptionList};
 
 use crate::command::SubscriptionKind;
@@ -372,6 +374,17 @@ mod tests {
         assert!(second.lock().is_empty());
         assert!(!all.confirmed(KIND, b"c", true));
         assert_eq!((first.lock().len(), &**second.lock()), (1, &[false][..]));
+    }
+
+    #[test]
+    fn a_map_gives_back_the_memory_of_many_names() {
+        let names: Vec<ChannelName> =
+            (0..20_000).map(|number: u32| number.to_string().into_bytes().into()).collect();
+        let mut map: HashMap<ChannelName, usize> = names.iter().cloned().zip(0..).collect();
+        let full = map.capacity();
+        names[100..].iter().for_each(|name| remove_name(&mut map, name));
+        assert!(map.capacity() < full / 10);
+        assert!((0..100).all(|number| map.get(&names[number]) == Some(&number)));
     }
 
     #[test]

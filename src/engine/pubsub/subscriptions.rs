@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::command::SubscriptionKind;
 use crate::command::glob;
-use crate::limits::PATTERNS_AT_HOST;
+use crate::limits::{NAMES_KEPT, PATTERNS_AT_HOST};
 
 /// A channel, or a pattern, that clients subscribe to. All that keep it share its bytes.
 pub type ChannelName = Arc<[u8]>;
@@ -43,6 +43,15 @@ pub(super) struct Subscription {
     pub(super) is_covered: bool,
     /// How many such patterns there are, at `*`.
     covers: usize,
+}
+
+/// Removes a name that nobody subscribes to. A map that was much larger gives memory back.
+pub fn remove_name<V>(names: &mut HashMap<ChannelName, V>, name: &ChannelName) {
+    const SPARSE: usize = 8;
+    names.remove(name);
+    if names.capacity() > NAMES_KEPT && names.len() < names.capacity() / SPARSE {
+        names.shrink_to(2 * names.len());
+    }
 }
 
 /// The pattern by which messages for others come, too.
@@ -150,7 +159,7 @@ impl SubscriptionList {
         if names.get(name).is_none_or(|subscription| !subscription.is_covered) {
             return self.note(kind, name);
         }
-        names.remove(name);
+        remove_name(names, name);
         let Some(all) = names.get_mut(ALL) else { return false };
         all.covers -= 1;
         !all.is_wanted() && self.note(kind, &ALL.into())
@@ -249,7 +258,7 @@ impl SubscriptionList {
         let Some(subscription) = names.get_mut(name) else { return Vec::new() };
         let ended = std::mem::take(&mut subscription.waiting);
         if !subscription.is_wanted() {
-            names.remove(name);
+            remove_name(names, name);
         }
         ended
     }

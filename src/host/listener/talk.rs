@@ -11,7 +11,9 @@ use rustix::io::{Errno, ioctl_fionbio, read, write};
 use super::super::PREFIX;
 use crate::command::{HostPush, SubscriptionKind, read_pushed};
 use crate::engine::{Engine, SubscriptionChange, Waker};
-use crate::limits::{LISTENER_LOGIN, LISTENER_NAP, LISTENER_READ_BYTES, LISTENER_RETRY};
+use crate::limits::{
+    LISTENER_LOGIN, LISTENER_NAP, LISTENER_READ_BYTES, LISTENER_RETRY, NAMES_KEPT,
+};
 
 /// A connection to the host.
 pub struct ListenerConnection {
@@ -148,6 +150,9 @@ impl ListenerConnection {
                     };
                     if self.asked.front().is_some_and(is_answer) {
                         self.asked.pop_front();
+                    }
+                    if self.asked.is_empty() {
+                        self.asked.shrink_to(NAMES_KEPT);
                     }
                     if !replace(&mut self.has_begun, true) {
                         heard(None);

@@ -5,7 +5,7 @@ use super::alone::say_line;
 use super::caller::MemcachedCaller;
 use super::parse::{MemcachedRequest, ParsedRequest, parse};
 use super::run::not_whole;
-use crate::limits::MEMCACHED_LOGIN_BYTES;
+use crate::limits::{MEMCACHED_LINE_BYTES, MEMCACHED_LOGIN_BYTES};
 use crate::net::login::{Login, ask_for_login};
 
 /// Takes a request of a client that has not logged in. Returns where it ends.
@@ -13,6 +13,10 @@ pub(super) fn run(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
     let seen = std::mem::take(&mut caller.session.seen);
     let (request, end) = match parse(input, MEMCACHED_LOGIN_BYTES, seen) {
         ParsedRequest::Request(request, end, _) => (request, end),
+        // The line of a `get`, which may be longer for others.
+        ParsedRequest::NoLine if input.len() > MEMCACHED_LINE_BYTES => {
+            return not_whole(caller, input, &ParsedRequest::TooLong);
+        }
         parsed => return not_whole(caller, input, &parsed),
     };
     match request {
