@@ -368,6 +368,29 @@ fn a_user_made_anew_is_another() {
     }
 }
 
+/// The host counts what it has deleted, and CONFIG RESETSTAT takes the count back to what it may
+/// have been before.
+#[test]
+fn a_user_made_anew_behind_a_resetstat_is_another() {
+    let ported = ported();
+    let mut admin = ported.host();
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let again = ["ACL DELUSER u", "ACL SETUSER u on >u ~* +@all"].map(words);
+    admin.ok("ACL SETUSER weak on >weak ~* +ping");
+    for _ in 0..3 {
+        admin.ok("ACL SETUSER u on >u ~* +@all");
+        let mut port = ported.client_of("u");
+        port.ok("SET k v");
+        let refused = ["CONFIG RESETSTAT", "ACL DELUSER u"].map(words);
+        let replies = ported.host_of("weak").pipeline(&refused);
+        assert!(replies.iter().all(Value::is_error), "{replies:?}");
+        port.ok("SET k v");
+        admin.ok("CONFIG RESETSTAT");
+        admin.pipeline(&again);
+        is_closed(&mut port);
+    }
+}
+
 /// Anybody can send one.
 #[test]
 fn a_refused_deluser_ends_no_session() {

@@ -17,11 +17,11 @@ use std::time::Instant;
 use midi_module_api as raw;
 use parking_lot::Mutex;
 
-use super::super::api::{Ctx, client_flags};
+use super::super::api::{CallCounts, Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::super::pause;
-use super::super::state::{Flag, part};
+use super::super::state::{Flag, Gauge, part};
 use super::touched::{Touched, UserChange};
 use crate::engine::{DEFAULT_USER, Locked};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
@@ -38,8 +38,10 @@ part! {
         /// Whether there are any.
         any_held_up: Flag = Flag::new(false),
         /// The clients whose changes are queued in a transaction, the latest first, and the users
-        /// that they touch. The client is `None` if the host does not report it.
-        queued: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new()),
+        /// that they touch.
+        queued: Mutex<Vec<(u64, Touched)>> = Mutex::new(Vec::new()),
+        /// Those of clients that the host does not report, or that were too many.
+        queued_by_any: Mutex<Touched> = Mutex::new(Touched::NONE),
         /// Whether any change may ever have been queued.
         any_queued: Flag = Flag::new(false),
         /// The client that was last found outside a transaction, if nobody has sent MULTI since;
@@ -47,6 +49,9 @@ part! {
         outside: AtomicU64 = AtomicU64::new(0),
         /// How many ACL DELUSER and ACL LOAD had succeeded when they were last counted.
         removals: AtomicU64 = AtomicU64::new(0),
+        /// CONFIG RESETSTATs that have been sent since then, and the host's counts of them then.
+        resets_sent: Gauge = Gauge::new(0),
+        resets: Mutex<CallCounts> = Mutex::new(CallCounts::NONE),
         /// When all users were last read.
         last_of_all: Mutex<Option<Instant>> = Mutex::new(None),
     }
@@ -94,12 +99,15 @@ impl Changes {
 
     /// Whether the latest queued change is this client's and touches this user.
     fn is_queued(&self, client: Option<u64>, name: &[u8]) -> bool {
+        let is_in = |all: &Touched| all.has(name, UserChange::Changed);
         self.any_queued.get()
-            && self
-                .queued
-                .lock()
-                .first()
-                .is_some_and(|(last, all)| *last == client && all.has(name, UserChange::Changed))
+            && match client {
+                Some(client) => {
+                    let queued = self.queued.lock();
+                    queued.first().is_some_and(|(last, all)| *last == client && is_in(all))
+                }
+                None => is_in(&self.queued_by_any.lock()),
+            }
     }
 
     /// Whether this user is to be read again.
@@ -110,12 +118,17 @@ impl Changes {
     /// Remembers the sender of a change that is, or may be, queued in a transaction.
     fn note_queued(&self, client: Option<u64>, touched: &Touched) {
         self.any_queued.set(true);
+        let Some(client) = client else { return self.queued_by_any.lock().add(touched) };
         let (mut queued, mut all) = (self.queued.lock(), touched.clone());
         if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
             all.add(&queued.remove(at).1);
         }
-        queued.truncate(QUEUED_USER_CHANGES - 1);
         queued.insert(0, (client, all));
+        if queued.len() > QUEUED_USER_CHANGES
+            && let Some((_, oldest)) = queued.pop()
+        {
+            self.queued_by_any.lock().add(&oldest);
+        }
     }
 
     /// Notes the users whose changes are queued for this EXEC. False if there are none.
@@ -123,16 +136,18 @@ impl Changes {
         if !self.any_queued.get() {
             return false;
         }
-        let client = command.client_id();
-        let mut queued = self.queued.lock();
-        let Some(at) = queued.iter().position(|(other, _)| *other == client) else { return false };
-        // If the host does not report whose EXEC it is, it may be any client's.
-        if client.is_none() {
-            self.add(&queued[at].1);
-        } else {
-            self.add(&queued.remove(at).1);
+        let mut all = self.queued_by_any.lock().clone();
+        if let Some(client) = command.client_id() {
+            let mut queued = self.queued.lock();
+            if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
+                all.add(&queued.remove(at).1);
+            }
         }
-        true
+        let are_any = all != Touched::NONE;
+        if are_any {
+            self.add(&all);
+        }
+        are_any
     }
 
     /// Adds users to be read again.
@@ -189,8 +204,20 @@ impl Changes {
             counts.executed.saturating_sub(counts.failed)
         };
         let now = succeeded(c"cmdstat_acl|deluser") + succeeded(c"cmdstat_acl|load");
-        // CONFIG RESETSTAT takes both back to 0.
-        self.removals.swap(now, Ordering::Relaxed) != now
+        let before = self.removals.swap(now, Ordering::Relaxed);
+        if self.resets_sent.get() == 0 {
+            return before != now;
+        }
+        // CONFIG RESETSTAT takes the counts back to 0, unless it was refused.
+        let resets = stats.calls(c"cmdstat_config|resetstat");
+        let resets_before = std::mem::replace(&mut *self.resets.lock(), resets);
+        let were_refused = resets.are_refused_since(resets_before, self.resets_sent.replace(0));
+        if were_refused { before != now } else { now > 0 }
+    }
+
+    /// A CONFIG RESETSTAT is about to be executed, queued or refused.
+    pub fn reset_comes(&self) {
+        self.resets_sent.add(1);
     }
 
     /// Whether it is time to read all users. If so, not again for a second.
@@ -212,7 +239,7 @@ impl Changes {
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
             | raw::REDISMODULE_CTX_FLAGS_LUA;
         instance().io_threads.are_any.get()
-            || instance().engine.context().main.is_asleep()
+            || instance().doing.turn_is_over.get()
             || instance().ctx(locked).flags() & WITHIN != 0
     }
 }

@@ -91,6 +91,9 @@ impl Users {
 
     /// A CONFIG command is about to be executed, queued or refused.
     pub fn before_config(&self, command: Filtered<'_>) {
+        if command.arg(1).eq_ignore_ascii_case(b"resetstat") {
+            self.changes.reset_comes();
+        }
         self.before_change(command, changes::touched_by_config(command));
     }
 
