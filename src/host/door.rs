@@ -163,7 +163,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>], by_script: bool
         }
     }
     {
-        let _logging = Logging::begin_command(ctx, row.name, argv);
+        let _logging = Logging::begin_command(ctx, row, argv);
         if engine.ledger.reads_wait() {
             always::run(ctx, engine, &mut call);
         } else {

@@ -168,7 +168,7 @@ fn after_sleep(ctx: Ctx<'_>) {
     // Work under the lock counts turns, and messages have a budget in each.
     lock::main_turned(locked);
     here.budget.renew();
-    here.tracking.turn_is_over.set(false);
+    here.doing.turn_is_over.set(false);
     // INFO, which a client may ask for now, counts the changes so far.
     save_points::add_changes(ctx);
     // Before writes that were logged become safe: a client that has its reply then finds the doors
@@ -209,6 +209,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     // consequences hold before the clients have their replies.
     modules::refresh(ctx);
     here.gates.before_sleep(ctx);
+    here.doing.turn_is_over.set(true);
     notifications::before_sleep(ctx);
     here.pause.turn_ends(locked);
     watch::before_sleep(locked);
@@ -263,6 +264,10 @@ fn on_cron(ctx: Ctx<'_>) {
 fn on_config(ctx: Ctx<'_>, change: &raw::RedisModuleConfigChange) {
     instance().gates.settings_stale.set(true);
     instance().gates.may_change();
+    if instance().doing.turn_is_over.get() {
+        // The settings are read in the next turn.
+        instance().engine.context().outside.wake_main();
+    }
     instance().waits.aof_is_complete.set(false);
     descriptors::refresh(ctx);
     instance().eviction.look(ctx);

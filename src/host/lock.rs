@@ -84,7 +84,7 @@ impl LockPart {
         let Some(hold) = self.ctx.as_ref().and_then(DetachedCtx::try_lock) else {
             return false;
         };
-        // A unit that ran after BEFORE_SLEEP may still be open; and behind a save the keyspace stays
+        // A unit that ran after BEFORE_SLEEP may still be open. Behind a save the keyspace stays
         // closed, and nothing is logged, until the main loop turns.
         let is_closed = instance().doing.is_closed_by_save();
         if is_closed || !unit::end_if_over(hold.ctx().locked()) {

@@ -37,7 +37,7 @@ pub fn tracking_begins(locked: Locked<'_>) {
     let tracking = &instance().tracking;
     tracking.ever.set(true);
     tracking.asked_for.set(true);
-    if tracking.turn_is_over.get() {
+    if instance().doing.turn_is_over.get() {
         before_read(locked);
         instance().engine.context().outside.wake_main();
     }
@@ -62,7 +62,6 @@ pub fn before_read(locked: Locked<'_>) {
 /// The main loop is about to send its clients their replies, and to sleep.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    instance().tracking.turn_is_over.set(true);
     let here = instance();
     if here.tracking.asked_for.take() {
         set_tracked(ctx, anybody_tracks(ctx));

@@ -57,8 +57,8 @@ part! {
         of_all: Flag = Flag::new(false),
         /// Turns left until commands that waited for the end of a pause have run; 0 without one.
         turns_left: Gauge = Gauge::new(0),
-        /// Whether clients were paused before the last EXEC began.
-        pub was_on_before_exec: Flag = Flag::new(false),
+        /// Whether clients were paused before the last EXEC that the filter has seen.
+        was_on_before_exec: Flag = Flag::new(false),
         /// How many of the next EXECs may have a command that pauses clients: for `before_pause`.
         pub execs: Gauge = Gauge::new(0),
     }
@@ -102,16 +102,19 @@ impl Pause {
         }
     }
 
-    /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it. Only where
-    /// writes are logged does it matter whether clients are paused already.
-    pub fn before_exec(&self, locked: Locked<'_>, is_logged: bool) {
+    /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it.
+    pub fn before_exec(&self, locked: Locked<'_>) {
+        self.was_on_before_exec.set(is_on(locked));
         if self.ever_sent.get() {
             self.may_begin.set(true);
             self.sent_of_all.set(true);
         }
-        if is_logged {
-            self.was_on_before_exec.set(is_on(locked));
-        }
+    }
+
+    /// Whether the pause, which is on, has begun in the running EXEC. False, too, for one that an
+    /// earlier pause may have held up: no filter need have seen it.
+    pub fn began_in_exec(&self) -> bool {
+        !self.was_on_before_exec.get() && !self.was_lately()
     }
 
     /// The main loop is about to sleep, or has slept. True if clients are paused, or were lately.

@@ -17,7 +17,7 @@ use super::persistence::hand_over::{before_pause, confirmed};
 use super::persistence::replay::quarantine;
 use super::users::USERS;
 use super::{guarded, import_source, notifications, scripts, slots, watch};
-use crate::engine::{Locked, Mode};
+use crate::engine::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -64,7 +64,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             guarded((), || USERS.before_acl(command));
         }
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
-            here.pause.before_exec(command.locked(), here.engine.mode() != Mode::Fast);
+            here.pause.before_exec(command.locked());
             notifications::before_exec(command.locked());
             USERS.before_exec(command);
             watch::before_exec(command.locked());

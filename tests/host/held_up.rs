@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::aof;
 use crate::common::aof::survives;
 use crate::common::witness::{at_both_doors, beside_interruptions};
-use crate::common::{Builder, Client, Mode, Server, Value, words};
+use crate::common::{Builder, Client, Mode, Server, Value, encoded, words};
 
 /// Keys that are there before.
 const KEYS: usize = 1000;
@@ -115,6 +115,44 @@ fn writes_behind_such_a_save_are_logged() {
         lines.iter().for_each(|line| assert!(!blocked.read().is_error(), "{line}"));
         let replies = writers.each_mut().map(Client::read);
         assert!(!replies.iter().any(Value::is_error), "{mode:?}: {replies:?}");
+        survives(&mut server, &format!("{mode:?}"));
+    }
+}
+
+/// No filter sees the EXEC on newer hosts, and clients were paused when it came.
+#[test]
+fn a_transaction_that_pauses_clients_is_logged_whole() {
+    for mode in Mode::tried() {
+        let mut server = aof::builder(mode).start();
+        let mut client = server.client();
+        client.ok("MULTI");
+        ["CLIENT PAUSE 60000 WRITE", "MIDI.SET x 1", "SET n 1"]
+            .iter()
+            .for_each(|line| assert_eq!(client.run(line).text(), "QUEUED"));
+        server.client().ok("CLIENT PAUSE 150 ALL");
+        let replies = client.run("EXEC");
+        assert_eq!(replies.array(), [Value::ok(), Value::ok(), Value::ok()], "{mode:?}");
+        let mut client = survives(&mut server, &format!("{mode:?}"));
+        assert_eq!(client.run("GET n"), Value::bulk("1"));
+    }
+}
+
+/// The keyspace is closed behind a save until something else runs.
+#[test]
+fn what_was_written_before_a_save_and_a_pause_is_logged() {
+    for mode in Mode::tried() {
+        let mut server = aof::builder(mode).start();
+        let mut busy = server.client();
+        let lines = ["DEBUG SLEEP 0.3", "SAVE", "CLIENT PAUSE 600000 WRITE"];
+        busy.send(&lines.iter().flat_map(|line| encoded(&words(line))).collect::<Vec<_>>());
+        std::thread::sleep(Duration::from_millis(100));
+        let mut writer = server.midi_client();
+        writer.send_line("SET x 1");
+        lines.iter().for_each(|line| assert_eq!(busy.read(), Value::ok(), "{line}"));
+        if mode != Mode::Safe {
+            // Only the main thread writes in that mode, and it was busy.
+            assert_eq!(writer.read(), Value::ok(), "{mode:?}");
+        }
         survives(&mut server, &format!("{mode:?}"));
     }
 }

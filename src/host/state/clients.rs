@@ -66,9 +66,6 @@ part! {
     pub struct Tracking {
         /// Whether any client ever sent CLIENT TRACKING.
         pub ever: Flag = Flag::new(false),
-        /// Whether this turn's check for tracking clients is over. Some hosts run commands after
-        /// that, and answer them at once.
-        pub turn_is_over: Flag = Flag::new(false),
         /// Whether a client may have sent CLIENT TRACKING since the host was last asked about it.
         pub asked_for: Flag = Flag::new(false),
         /// Changes by clients that wait for their replies.

@@ -42,21 +42,26 @@ pub fn before_exec(command: Filtered<'_>) {
 fn begin(command: Filtered<'_>) {
     let (engine, locked) = (&*instance().engine, command.locked());
     let ctx = instance().ctx(locked);
+    if instance().doing.turn_is_over.get() {
+        // The next turn, which sees the pause, must come soon.
+        engine.context().outside.wake_main();
+    }
+    if instance().doing.hands_over.get() {
+        return;
+    }
+    // A save that came in this turn is over.
+    instance().gates.check(ctx);
     // Paused, or closed to all: there is nothing that could be logged.
     let is_of_use = engine.mode() == Mode::Logged
         && !engine.gates().has(Gates::AOF_ERROR)
         && !pause::is_on(locked)
         && is_outermost(command, ctx);
-    if !is_of_use || instance().doing.hands_over.get() {
+    if !is_of_use {
         return;
     }
     // From here to the end of the turn no worker writes.
     instance().doing.hands_over.set(true);
     instance().gates.look(ctx);
-    if engine.context().main.is_asleep() {
-        // Commands also run after BEFORE_SLEEP: the turn must end soon all the same.
-        engine.context().outside.wake_main();
-    }
     super::hand_over(ctx);
 }
 

@@ -8,9 +8,8 @@ use super::super::super::api::{Ctx, RawCtx};
 use super::super::super::instance::instance;
 use super::super::super::string::HostString;
 use super::super::super::{pause, rights};
-use super::replicate::{
-    is_as_command, replicate_command, replicate_each, replicate_record, replicate_text,
-};
+use super::replicate::{replicate_as_command, replicate_command, replicate_each, replicate_text};
+use crate::command::Command;
 use crate::command::record::{Words, are_words_of};
 use crate::engine::{HostLog, Locked, Logged, Mode};
 use crate::limits::PARTS_UNWRITTEN_BYTES;
@@ -25,9 +24,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct LogPlace {
     ctx: *mut RawCtx,
-    /// The command that the host has called in it, without its prefix, and its arguments, the name
-    /// included.
-    command: Option<(&'static str, *const [HostString<'static>])>,
+    /// The command that the host has called in it, and its arguments, the name included.
+    command: Option<(&'static Command, *const [HostString<'static>])>,
 }
 
 /// While it lives, this thread logs in this context.
@@ -43,16 +41,15 @@ impl Logging {
         Self::at(LogPlace { ctx: ctx.raw(), command: None })
     }
 
-    /// As [`Logging::begin`], in the context of a command of midi's: its name without the prefix,
-    /// and its arguments.
+    /// As [`Logging::begin`], in the context of a command of midi's, with its arguments.
     #[inline]
     pub fn begin_command(
         ctx: Ctx<'_>,
-        name: &'static str,
+        row: &'static Command,
         argv: &[HostString<'_>],
     ) -> Option<Self> {
         let argv: *const [HostString<'_>] = argv;
-        Self::at(LogPlace { ctx: ctx.raw(), command: Some((name, argv as *const _)) })
+        Self::at(LogPlace { ctx: ctx.raw(), command: Some((row, argv as *const _)) })
     }
 
     fn at(place: LogPlace) -> Option<Self> {
@@ -67,12 +64,14 @@ impl Drop for Logging {
     }
 }
 
-/// Whether the host lets a module log in this context. It ends its process otherwise. During a
-/// pause only the transaction that has begun it may.
-pub fn may_log(ctx: Ctx<'_>) -> bool {
+/// Whether the host lets a module log in this context, that of a command or an event of which it is
+/// known whether the host takes it for a write. The host ends its process otherwise. During a pause
+/// only the transaction that has begun it may. A write in a transaction is in that one, since the
+/// host begins none with a write during a pause.
+pub fn may_log(ctx: Ctx<'_>, is_write: bool) -> bool {
     !pause::is_on(ctx.locked())
         || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
-            && !instance().pause.was_on_before_exec.get()
+            && (is_write || instance().pause.began_in_exec())
 }
 
 /// Whether another module has called the command. If it did not ask for replication, the host
@@ -89,8 +88,7 @@ pub struct TheLog;
 
 impl HostLog for TheLog {
     fn may_log(&self, _: Locked<'_>) -> bool {
-        // SAFETY: `Logging` was made of a context that is valid while it lives.
-        PLACE.get().is_some_and(|place| may_log(unsafe { Ctx::new(place.ctx) }))
+        PLACE.get().is_some_and(|place| place.may_log())
     }
 
     /// Not while slots leave: then each record is logged by itself.
@@ -109,36 +107,47 @@ impl HostLog for TheLog {
 
     fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
         let Some(place) = PLACE.get() else { return false };
-        // SAFETY: as in `may_log`.
-        let ctx = unsafe { Ctx::new(place.ctx) };
+        let ctx = place.ctx();
         let has_others = !logged.is_own_only() && !instance().hand_over.calls_journal.get();
         // Events have no caller.
-        if !may_log(ctx) || has_others && place.command.is_some() && is_called_by_module(ctx) {
+        if !place.may_log() || has_others && place.command.is_some() && is_called_by_module(ctx) {
             return false;
         }
-        match logged {
-            Logged::Record { db, text, version }
-                if db == ctx.selected_db()
-                    && (version <= 2 || instance().slots.leaving.get())
-                    && place.is_command(text.words()) =>
-            {
-                replicate_command(ctx)
+        if let Logged::Record { db, text, version, is_own } = logged {
+            let is_running = is_own
+                && db == ctx.selected_db()
+                && (version <= 2 || instance().slots.leaving.get())
+                && place.is_command(text.words());
+            // The host refuses a command that has been renamed, but not the text.
+            if is_running && replicate_command(ctx) || replicate_as_command(ctx, db, text) {
+                return true;
             }
-            Logged::Record { db, text, .. } if db == ctx.selected_db() && is_as_command(text) => {
-                replicate_record(ctx, text.words())
-            }
-            _ if instance().slots.leaving.get() => replicate_each(ctx, &logged.text()),
-            _ => replicate_text(ctx, &logged.text()),
+        }
+        let text = logged.text();
+        if instance().slots.leaving.get() {
+            replicate_each(ctx, &text)
+        } else {
+            replicate_text(ctx, &text)
         }
     }
 }
 
 impl LogPlace {
+    fn ctx<'a>(self) -> Ctx<'a> {
+        // SAFETY: `Logging` was made of a context that is valid while it lives.
+        unsafe { Ctx::new(self.ctx) }
+    }
+
+    fn may_log(self) -> bool {
+        // Of the events in a transaction, midi logs those of flushes and exchanges: writes.
+        may_log(self.ctx(), self.command.is_none_or(|(row, _)| row.flags.write))
+    }
+
     /// Whether the command that the host has called says just what this record says.
     fn is_command(&self, record: Words<'_>) -> bool {
-        let Some((name, argv)) = self.command else { return false };
+        let Some((row, argv)) = self.command else { return false };
         // SAFETY: `Logging` was made of arguments that are valid while it lives.
         let argv = unsafe { &*argv };
-        are_words_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
+        are_words_of(record, row.name, argv.iter().skip(1).map(|arg| arg.bytes()))
     }
 }

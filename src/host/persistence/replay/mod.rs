@@ -80,7 +80,7 @@ pub fn import(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
     if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED == 0 {
         return false;
     }
-    let _logging = Logging::begin_command(ctx, COMMANDS[number].name, argv);
+    let _logging = Logging::begin_command(ctx, COMMANDS[number], argv);
     match command(number, ctx, argv) {
         Ok(()) => HostReply::new(ctx).ok(),
         Err(reason) => {
