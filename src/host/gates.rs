@@ -82,7 +82,7 @@ impl HostGates {
         }
     }
 
-    /// Before a write at the host door, and before a turn: reads everything again if something
+    /// Before a write at the host door, a turn and a pause: reads everything again if something
     /// happened. Something else than a save without a fork runs now, so the save is over; writes
     /// are not logged while the keyspace is closed.
     #[inline]

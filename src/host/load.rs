@@ -127,7 +127,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     instance().eviction.look(ctx);
     output::look(ctx);
     slow_log::look(ctx);
-    notifications::refresh(ctx);
+    notifications::begin(ctx);
     if engine_config.cluster != Cluster::Off {
         let text = "MIGRATE does not move midi's keys, so a slot that has midi's keys cannot leave \
                     this node by CLUSTER SETSLOT. Have them leave midi first: MIDI.EXPORT * SLOT n \

@@ -13,8 +13,14 @@ use super::state::clients::PendingChanges;
 use crate::command::Class;
 use crate::engine::{Author, Locked, Notification};
 
-/// Finds out whether any client listens: at load, when a setting has changed, and at every cron
-/// tick.
+/// Finds out whether any client listens, at load: clients may have begun to track before that.
+pub fn begin(ctx: Ctx<'_>) {
+    let are_tracking = anybody_tracks(ctx);
+    instance().tracking.ever.set(are_tracking);
+    set_tracked(ctx, are_tracking);
+}
+
+/// Finds out whether any client listens: when a setting has changed, and at every cron tick.
 pub fn refresh(ctx: Ctx<'_>) {
     let tracked = instance().engine.ledger.notifications.is_tracked() && anybody_tracks(ctx);
     set_tracked(ctx, tracked);

@@ -111,9 +111,9 @@ impl Pause {
         }
     }
 
-    /// Whether the pause, which is on, has begun in the running EXEC. False, too, for one that an
-    /// earlier pause may have held up: no filter need have seen it.
-    pub fn began_in_exec(&self) -> bool {
+    /// Whether the pause, which is on, has begun in the running EXEC. False, too, for an EXEC that
+    /// an earlier pause may have held up: no filter need have seen it.
+    pub fn surely_began_in_exec(&self) -> bool {
         !self.was_on_before_exec.get() && !self.was_lately()
     }
 

@@ -22,7 +22,7 @@ pub const PUSHED_LINE_BYTES: usize = 4096;
 /// matches. With more of them the listener subscribes to `*`, and midi matches the others.
 pub const PATTERNS_AT_HOST: usize = 16;
 
-/// Maps of subscriptions have room for so many names even if there are fewer.
+/// A map of subscriptions that has no more room than for so many names keeps it.
 pub const NAMES_KEPT: usize = 1024;
 
 /// What the listener reads at once.

@@ -42,8 +42,7 @@ fn a_logged_reload_is_replayed() {
     let mut server = builder(Mode::Adaptive).start();
     let (mut port, mut client) = (server.midi_client(), server.client());
     port.ok("SET k a");
-    // Together they are one text.
-    port.pipeline(&["MULTI", "APPEND k b", "SET other 1", "EXEC"].map(words));
+    port.run("APPEND k b");
     client.ok("MIDI.SET h x");
     client.run("MIDI.APPEND h y");
     server.crash();

@@ -4,7 +4,7 @@
 
 use crate::common::hosts::host;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Server, Value, in_all_modes, wait_until};
+use crate::common::{Builder, Client, Mode, Server, Value, in_all_modes, module, wait_until};
 
 /// A subscriber to all keyspace notifications.
 fn subscriber(server: &Server) -> Client {
@@ -319,6 +319,17 @@ fn check_tracking(mode: Mode, server: &Server) {
 #[test]
 fn client_side_caching() {
     in_all_modes(check_tracking);
+}
+
+#[test]
+fn a_client_that_tracks_already_when_midi_is_loaded() {
+    let server = Builder::plain().config("enable-module-command yes").start();
+    let (mut client, mut other) = (server.client().resp3(), server.client());
+    client.ok("CLIENT TRACKING ON");
+    other.ok(&format!("MODULE LOAD {}", module().display()));
+    client.run("MIDI.GET k");
+    other.ok("MIDI.SET k 1");
+    assert_eq!(invalidated(&mut client), ["k"]);
 }
 
 /// Two caching clients are notified, step by step, when the first and a third make changes.

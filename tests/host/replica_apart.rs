@@ -153,7 +153,7 @@ fn a_full_sync_ends_it() {
     let [link, other, third] = [(); 3].map(|()| Link::to(master.port()));
     follow(&replica, link.port());
     send_newer_version(&link);
-    master.midi_client().ok("MSET a newer b newer");
+    master.midi_client().ok("SET a newer");
     wait_until_apart(&replica);
     let tries = replica.log().matches("accepted a Partial Resync").count();
     let mut operator = replica.client();
@@ -214,7 +214,7 @@ fn a_restart_does_not_end_it() {
     let link = Link::to(master.port());
     follow(&replica, link.port());
     send_newer_version(&link);
-    master.midi_client().ok("MSET a newer b newer");
+    master.midi_client().ok("SET a newer");
     wait_until_apart(&replica);
     link.be_honest();
     for line in ["SAVE", "CONFIG REWRITE"] {
@@ -289,7 +289,7 @@ fn a_cluster_does_not_promote_it() {
             && master.client().run("MIDI.SET a 1") == Value::ok()
     });
     send_newer_version(&link);
-    master.client().ok("MIDI.MSET a 2 {a} 2");
+    master.client().ok("MIDI.SET a 2");
     wait_until_apart(&replica);
     assert_eq!(settings(&replica)[..2], ["0", "yes"]);
     assert_eq!(replication(&master, "connected_slaves"), "0");

@@ -207,9 +207,8 @@ fn expired_keys_are_hidden_on_a_replica_until_its_master_removes_them() {
     }
 }
 
-/// Changes two keys, which is logged as a text: a single SET would be logged as the command.
 fn change(master: &Ported, value: &str) {
-    master.client().ok(&format!("MIDI.MSET a {value} b {value}"));
+    master.client().ok(&format!("MIDI.SET a {value}"));
 }
 
 fn has(server: &Ported, value: &str) -> bool {

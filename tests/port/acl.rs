@@ -389,6 +389,20 @@ fn a_user_made_anew_behind_a_resetstat_is_another() {
         admin.pipeline(&again);
         is_closed(&mut port);
     }
+    // Also the other way round, in one turn.
+    for _ in 0..2 {
+        let mut port = ported.client_of("u");
+        admin.pipeline(&[&again[..], &[words("CONFIG RESETSTAT")]].concat());
+        is_closed(&mut port);
+    }
+    // One that is seen when it is queued, and executed behind a removal that was counted.
+    let (mut port, mut weak) = (ported.client_of("u"), ported.client_of("weak"));
+    admin.pipeline(&["MULTI", "CONFIG RESETSTAT"].map(words));
+    ported.host().ok("CONFIG RESETSTAT");
+    ported.host().integer("ACL DELUSER weak");
+    is_closed(&mut weak);
+    admin.pipeline(&[&again[..], &[words("EXEC")]].concat());
+    is_closed(&mut port);
 }
 
 /// Anybody can send one.

@@ -15,8 +15,8 @@
 //!
 //! Saving without a fork, and emptying for a load
 //!
-//!            SYNC_*_START           ENDED, FAILED               the main loop turns,
-//! Open ─────────────────► TailBack ───────────────► Closed ─┐   or somebody writes
+//!            SYNC_*_START           ENDED, FAILED               the main loop turns, somebody
+//! Open ─────────────────► TailBack ───────────────► Closed ─┐   writes, or a pause comes
 //!  ▲ └──────────────────────────────────────────────► ▲     │
 //!  │             DEBUG RELOAD, DEBUG LOADAOF          │     │
 //!  ├──────────────────────────────────────────────────┼─────┘

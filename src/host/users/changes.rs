@@ -17,7 +17,7 @@ use std::time::Instant;
 use midi_module_api as raw;
 use parking_lot::Mutex;
 
-use super::super::api::{CallCounts, Ctx, client_flags};
+use super::super::api::{CallCounts, Ctx, InfoSection, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::super::pause;
@@ -49,9 +49,11 @@ part! {
         outside: AtomicU64 = AtomicU64::new(0),
         /// How many ACL DELUSER and ACL LOAD had succeeded when they were last counted.
         removals: AtomicU64 = AtomicU64::new(0),
-        /// CONFIG RESETSTATs that have been sent since then, and the host's counts of them then.
+        /// CONFIG RESETSTATs that have been sent since then, and the host's counts then: of these,
+        /// and of all commands.
         resets_sent: Gauge = Gauge::new(0),
         resets: Mutex<CallCounts> = Mutex::new(CallCounts::NONE),
+        commands: AtomicU64 = AtomicU64::new(0),
         /// When all users were last read.
         last_of_all: Mutex<Option<Instant>> = Mutex::new(None),
     }
@@ -204,15 +206,20 @@ impl Changes {
             counts.executed.saturating_sub(counts.failed)
         };
         let now = succeeded(c"cmdstat_acl|deluser") + succeeded(c"cmdstat_acl|load");
-        let before = self.removals.swap(now, Ordering::Relaxed);
-        if self.resets_sent.get() == 0 {
-            return before != now;
-        }
-        // CONFIG RESETSTAT takes the counts back to 0, unless it was refused.
+        let has_changed = self.removals.swap(now, Ordering::Relaxed) != now;
+        // It may have been counted before the counts were reset.
+        self.are_counts_reset(ctx, &stats) || has_changed
+    }
+
+    /// Whether a CONFIG RESETSTAT has taken the counts back to 0 since this was last asked: one
+    /// that was sent and not refused, or one in an EXEC, which may be seen long before.
+    fn are_counts_reset(&self, ctx: Ctx<'_>, stats: &InfoSection<'_>) -> bool {
+        let commands = ctx.info_number(c"stats", c"total_commands_processed").unwrap_or(0);
+        let are_fewer = self.commands.swap(commands, Ordering::Relaxed) > commands;
         let resets = stats.calls(c"cmdstat_config|resetstat");
-        let resets_before = std::mem::replace(&mut *self.resets.lock(), resets);
-        let were_refused = resets.are_refused_since(resets_before, self.resets_sent.replace(0));
-        if were_refused { before != now } else { now > 0 }
+        let before = std::mem::replace(&mut *self.resets.lock(), resets);
+        let sent = self.resets_sent.replace(0);
+        are_fewer || sent > 0 && !resets.are_refused_since(before, sent)
     }
 
     /// A CONFIG RESETSTAT is about to be executed, queued or refused.

@@ -7,16 +7,15 @@ use crate::command::record::{RecordText, header, select};
 /// Something for the host's log.
 #[derive(Clone, Copy)]
 pub enum Logged<'a> {
-    /// One record, without what a text begins with.
+    /// The one record, without what a text begins with, of what the holder of the global lock has
+    /// just done to keys of this database.
     Record {
-        /// The database of its keys.
+        /// The database.
         db: u32,
         /// The record.
         text: &'a RecordText,
         /// The version of a text that can hold it.
         version: u32,
-        /// The holder of the global lock has just done it.
-        is_own: bool,
     },
     /// A text of records, as MIDI.JOURNAL takes it.
     Text {
@@ -31,7 +30,7 @@ impl<'a> Logged<'a> {
     /// Whether nothing of other threads is in it.
     pub fn is_own_only(&self) -> bool {
         match self {
-            Logged::Record { is_own, .. } => *is_own,
+            Logged::Record { .. } => true,
             Logged::Text { is_own_only, .. } => *is_own_only,
         }
     }
@@ -40,7 +39,7 @@ impl<'a> Logged<'a> {
     pub fn text(&self) -> Cow<'a, [u8]> {
         match *self {
             Logged::Text { text, .. } => text.bytes(),
-            Logged::Record { db, text, version, .. } => {
+            Logged::Record { db, text, version } => {
                 let mut whole = Vec::with_capacity(HEAD_BYTES + text.len());
                 header(version, &mut whole);
                 select(db, &mut whole);

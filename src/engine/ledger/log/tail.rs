@@ -141,14 +141,6 @@ impl PublishedRun {
     }
 }
 
-/// A single run of a single record about keys: what a text begins with would often be more than
-/// that.
-fn as_record(batch: &[PublishedRun], is_own: bool) -> Option<Logged<'_>> {
-    let [PublishedRun { run, .. }] = batch else { return None };
-    let (db, _) = run.databases.filter(|_| run.records == 1 && !run.ends_text())?;
-    Some(Logged::Record { db, text: &run.text, version: run.version, is_own })
-}
-
 impl Log {
     /// The last position that is written as the host's policy says: replies up to it may be sent.
     #[inline]
@@ -328,8 +320,7 @@ impl Log {
             tail.number(&mut run);
         }
         let position = run.position;
-        let (text, version) = (&run.text, run.version);
-        if !write(Logged::Record { db, text, version, is_own: true }) {
+        if !write(Logged::Record { db, text: &run.text, version: run.version }) {
             let refused = PublishedRun::new(run);
             self.bytes.fetch_add(refused.bytes, Ordering::Relaxed);
             self.tail.lock().put_back(vec![refused]);
@@ -367,11 +358,16 @@ impl Log {
         let Some(last) = batch.last().map(|published| published.run.position) else {
             return (false, 0);
         };
-        let is_own_only = is_own && batch.len() == 1;
-        let (is_taken, text_bytes) = match as_record(&batch, is_own_only) {
-            Some(record) if parted.is_none() => (write(record), batch[0].run.text.len()),
-            _ => self.write_batch(&batch, parted, is_own_only, write),
-        };
+        let mut text = self.text.lock();
+        match parted {
+            Some(parted) => parted.write_last(&batch, &mut text),
+            None => write_text(&batch, &mut text),
+        }
+        let is_taken = batch.iter().all(|published| published.run.records == 0)
+            || write(Logged::Text { text: &text, is_own_only: is_own && batch.len() == 1 });
+        let text_bytes = text.len();
+        text.clear(4 * JOURNAL_TEXT_BYTES);
+        drop(text);
         if !is_taken {
             self.tail.lock().put_back(batch);
             return (false, last);
@@ -387,27 +383,6 @@ impl Log {
         past.counts.add(batch.len() as u64, records, text_bytes, waited);
         batch.into_iter().for_each(|published| past.push(published.run, published.bytes));
         (true, last)
-    }
-
-    /// Gives runs to `write` as one text, or as the rest of one. Returns whether that has taken it,
-    /// and its bytes.
-    fn write_batch(
-        &self,
-        batch: &[PublishedRun],
-        parted: Option<Parted>,
-        is_own_only: bool,
-        write: &mut dyn FnMut(Logged<'_>) -> bool,
-    ) -> (bool, usize) {
-        let mut text = self.text.lock();
-        match parted {
-            Some(parted) => parted.write_last(batch, &mut text),
-            None => write_text(batch, &mut text),
-        }
-        let is_taken = batch.iter().all(|published| published.run.records == 0)
-            || write(Logged::Text { text: &text, is_own_only });
-        let text_bytes = text.len();
-        text.clear(4 * JOURNAL_TEXT_BYTES);
-        (is_taken, text_bytes)
     }
 
     /// Takes the runs of the next text, and the text of which the host has a part: they begin with

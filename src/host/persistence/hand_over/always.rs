@@ -29,7 +29,7 @@ use crate::engine::{
 pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     let locked = ctx.locked();
     let slot = engine.main_slot(locked);
-    let is_paused = !may_log(ctx, call.row().flags.write);
+    let is_paused = !may_log(ctx, Some(call.row()));
     // A run is counted in these bytes before anybody can see what it has done.
     if is_paused && engine.ledger.log.tail_bytes() > 0 {
         return wait(ctx, engine, call, may_wait(ctx));

@@ -49,14 +49,13 @@ fn begin(command: Filtered<'_>) {
     if instance().doing.hands_over.get() {
         return;
     }
+    // Else nothing could be logged.
+    if engine.gates().has(Gates::AOF_ERROR) || pause::is_on(locked) || !is_outermost(command, ctx) {
+        return;
+    }
     // A save that came in this turn is over.
     instance().gates.check(ctx);
-    // Paused, or closed to all: there is nothing that could be logged.
-    let is_of_use = engine.mode() == Mode::Logged
-        && !engine.gates().has(Gates::AOF_ERROR)
-        && !pause::is_on(locked)
-        && is_outermost(command, ctx);
-    if !is_of_use {
+    if engine.mode() != Mode::Logged {
         return;
     }
     // From here to the end of the turn no worker writes.
@@ -65,10 +64,12 @@ fn begin(command: Filtered<'_>) {
     super::hand_over(ctx);
 }
 
-/// Whether the command is called by nothing else: what is logged inside of another command the host
-/// has only when that ends, and clients are paused by then.
+/// Whether the command is called by nothing else, and not while the host loads: what is logged
+/// inside of another command the host has only when that ends, and clients are paused by then.
 fn is_outermost(command: Filtered<'_>, ctx: Ctx<'_>) -> bool {
-    const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
+    const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+        | raw::REDISMODULE_CTX_FLAGS_LUA
+        | raw::REDISMODULE_CTX_FLAGS_LOADING;
     let by_client = command.client_id().map_or_else(modules::is_midi_alone, is_connected);
     by_client && ctx.flags() & INSIDE == 0
 }

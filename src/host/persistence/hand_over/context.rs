@@ -4,11 +4,13 @@ use std::cell::Cell;
 
 use midi_module_api as raw;
 
-use super::super::super::api::{Ctx, RawCtx};
+use super::super::super::api::{Ctx, RawCtx, is_connected};
 use super::super::super::instance::instance;
 use super::super::super::string::HostString;
-use super::super::super::{pause, rights};
-use super::replicate::{replicate_as_command, replicate_command, replicate_each, replicate_text};
+use super::super::super::{modules, pause, rights};
+use super::replicate::{
+    is_as_command, replicate_command, replicate_each, replicate_record, replicate_text,
+};
 use crate::command::Command;
 use crate::command::record::{Words, are_words_of};
 use crate::engine::{HostLog, Locked, Logged, Mode};
@@ -64,14 +66,21 @@ impl Drop for Logging {
     }
 }
 
-/// Whether the host lets a module log in this context, that of a command or an event of which it is
-/// known whether the host takes it for a write. The host ends its process otherwise. During a pause
-/// only the transaction that has begun it may. A write in a transaction is in that one, since the
-/// host begins none with a write during a pause.
-pub fn may_log(ctx: Ctx<'_>, is_write: bool) -> bool {
+/// Whether the host lets a module log in this context, of this command or of an event. The host
+/// ends its process otherwise. During a pause only the transaction that has begun it may. A write
+/// that a client has queued is in that one, since the host begins no other with a write then.
+pub fn may_log(ctx: Ctx<'_>, row: Option<&Command>) -> bool {
+    // What the host takes for a write.
+    let writes = |row: &Command| row.flags.write || row.flags.host_write;
     !pause::is_on(ctx.locked())
         || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
-            && (is_write || instance().pause.began_in_exec())
+            && (row.is_some_and(writes) && is_of_client(ctx)
+                || instance().pause.surely_began_in_exec())
+}
+
+/// Whether the command is a client's own: not called by another module.
+fn is_of_client(ctx: Ctx<'_>) -> bool {
+    modules::is_midi_alone() || is_connected(ctx.client_id())
 }
 
 /// Whether another module has called the command. If it did not ask for replication, the host
@@ -113,21 +122,19 @@ impl HostLog for TheLog {
         if !place.may_log() || has_others && place.command.is_some() && is_called_by_module(ctx) {
             return false;
         }
-        if let Logged::Record { db, text, version, is_own } = logged {
-            let is_running = is_own
-                && db == ctx.selected_db()
-                && (version <= 2 || instance().slots.leaving.get())
-                && place.is_command(text.words());
-            // The host refuses a command that has been renamed, but not the text.
-            if is_running && replicate_command(ctx) || replicate_as_command(ctx, db, text) {
-                return true;
+        match logged {
+            Logged::Record { db, text, version }
+                if db == ctx.selected_db()
+                    && (version <= 2 || instance().slots.leaving.get())
+                    && place.is_command(text.words()) =>
+            {
+                replicate_command(ctx)
             }
-        }
-        let text = logged.text();
-        if instance().slots.leaving.get() {
-            replicate_each(ctx, &text)
-        } else {
-            replicate_text(ctx, &text)
+            Logged::Record { db, text, .. } if db == ctx.selected_db() && is_as_command(text) => {
+                replicate_record(ctx, text.words())
+            }
+            _ if instance().slots.leaving.get() => replicate_each(ctx, &logged.text()),
+            _ => replicate_text(ctx, &logged.text()),
         }
     }
 }
@@ -139,8 +146,7 @@ impl LogPlace {
     }
 
     fn may_log(self) -> bool {
-        // Of the events in a transaction, midi logs those of flushes and exchanges: writes.
-        may_log(self.ctx(), self.command.is_none_or(|(row, _)| row.flags.write))
+        may_log(self.ctx(), self.command.map(|(row, _)| row))
     }
 
     /// Whether the command that the host has called says just what this record says.

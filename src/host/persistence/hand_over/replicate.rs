@@ -86,14 +86,8 @@ fn replicate_expiry(ctx: Ctx<'_>, record: Record<'_>) -> bool {
     replicate(ctx, name, &args)
 }
 
-/// Has the host log the one record of this text, about keys of this database, as a command. False,
-/// too, if no command says the same.
-pub(super) fn replicate_as_command(ctx: Ctx<'_>, db: u32, text: &RecordText) -> bool {
-    is_as_command(text) && ctx.in_db(db, || replicate_record(ctx, text.words()))
-}
-
 /// Whether a command of midi's says the same as the one record of this text.
-fn is_as_command(text: &RecordText) -> bool {
+pub(super) fn is_as_command(text: &RecordText) -> bool {
     // SET takes no such expiry, which an import can set with PEXPIREAT.
     let is_early = |expire_at: UnixMs| expire_at <= 0;
     let Some(text) = text.plain() else {
@@ -115,7 +109,7 @@ fn is_as_command(text: &RecordText) -> bool {
 }
 
 /// Has the host log a record for which [`is_as_command`] is true: the command has the same words.
-fn replicate_record(ctx: Ctx<'_>, words: Words<'_>) -> bool {
+pub(super) fn replicate_record(ctx: Ctx<'_>, words: Words<'_>) -> bool {
     let mut words = words.iter();
     let name = [b"MIDI.", words.next().unwrap_or_default(), b"\0"].concat();
     let args: SmallVec<[&[u8]; ARGUMENTS]> = words.collect();
