@@ -209,6 +209,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     // consequences hold before the clients have their replies.
     modules::refresh(ctx);
     here.gates.before_sleep(ctx);
+    // What a command changes from here on waits for the next turn.
     here.doing.turn_is_over.set(true);
     notifications::before_sleep(ctx);
     here.pause.turn_ends(locked);
@@ -264,10 +265,7 @@ fn on_cron(ctx: Ctx<'_>) {
 fn on_config(ctx: Ctx<'_>, change: &raw::RedisModuleConfigChange) {
     instance().gates.settings_stale.set(true);
     instance().gates.may_change();
-    if instance().doing.turn_is_over.get() {
-        // The settings are read in the next turn.
-        instance().engine.context().outside.wake_main();
-    }
+    instance().wake_behind_turn();
     instance().waits.aof_is_complete.set(false);
     descriptors::refresh(ctx);
     instance().eviction.look(ctx);

@@ -163,6 +163,16 @@ pub fn if_in_use() -> Option<&'static Instance> {
     if_begun().filter(|instance| !instance.doing.is(ModuleStage::Withdrawn))
 }
 
+impl Instance {
+    /// A command has left something to the next turn of the main loop. If the host runs it behind
+    /// BEFORE_SLEEP, that turn must come soon.
+    pub fn wake_behind_turn(&self) {
+        if self.doing.turn_is_over.get() {
+            self.engine.context().outside.wake_main();
+        }
+    }
+}
+
 impl Deref for Instance {
     type Target = Loaded;
 

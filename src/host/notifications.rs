@@ -45,8 +45,8 @@ pub fn tracking_begins(locked: Locked<'_>) {
     tracking.asked_for.set(true);
     if instance().doing.turn_is_over.get() {
         before_read(locked);
-        instance().engine.context().outside.wake_main();
     }
+    instance().wake_behind_turn();
 }
 
 /// An EXEC is about to be executed: a CLIENT TRACKING may have been queued in it.

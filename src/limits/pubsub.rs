@@ -22,7 +22,7 @@ pub const PUSHED_LINE_BYTES: usize = 4096;
 /// matches. With more of them the listener subscribes to `*`, and midi matches the others.
 pub const PATTERNS_AT_HOST: usize = 16;
 
-/// A map of subscriptions that has no more room than for so many names keeps it.
+/// A map or queue of subscriptions keeps its memory if it has room for no more names than this.
 pub const NAMES_KEPT: usize = 1024;
 
 /// What the listener reads at once.

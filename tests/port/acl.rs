@@ -194,7 +194,6 @@ fn no_command_after_the_reply_is_judged_by_old_rules() {
     let mut admin = ported.host();
     admin.ok("ACL SETUSER u on >u +@all ~*");
     let mut clients: Vec<Client> = (0..4).map(|_| ported.client_of("u")).collect();
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let echoes = vec![words("ECHO x"); 16];
     let transaction = ["MULTI", "SET a b", "EXEC"].map(words);
     let stop = AtomicBool::new(false);
@@ -243,7 +242,6 @@ fn a_change_is_seen(ported: &Ported, multi: &str) {
     let (mut admin, mut other) = (ported.host(), ported.host());
     admin.ok("ACL SETUSER u on >u +@all ~*");
     let mut port = ported.client_of("u");
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let none = vec![words("ACL SETUSER u on"); 50];
     for round in 0..30 {
         let (rule, allowed) =
@@ -297,7 +295,6 @@ fn connections_of_a_deleted_user_are_closed() {
     admin.integer("ACL DELUSER u nobody");
     is_closed(&mut clients[0]);
     // A new user of the same name is a different user.
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let lines = ["ACL DELUSER v", "ACL SETUSER v on >v +@all ~*a"].map(words);
     admin.pipeline(&lines);
     is_closed(&mut clients[1]);
@@ -329,15 +326,14 @@ fn connections_of_a_changed_user_stay_whatever_was_deleted_before() {
     }
     let mut client = ported.client_of("u");
     admin.integer("ACL DELUSER gone");
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let transaction = ["MULTI", "PING", "EXEC"].map(words);
     for (rule, allowed) in [("-midi.get", false), ("+midi.get", true), ("-@all", false)] {
-        let change = ["ACL", "SETUSER", "u", rule].map(str::to_owned).to_vec();
+        let change = format!("ACL SETUSER u {rule}");
         admin.pipeline(&transaction);
-        admin.ok(&change.join(" "));
+        admin.ok(&change);
         assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
         // All in one pipeline.
-        admin.pipeline(&[transaction.to_vec(), vec![change]].concat());
+        admin.pipeline(&[transaction.to_vec(), vec![words(&change)]].concat());
         assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
     }
 }
@@ -348,7 +344,6 @@ fn connections_of_a_changed_user_stay_whatever_was_deleted_before() {
 fn a_user_made_anew_is_another() {
     let ported = ported();
     let mut admin = ported.host();
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let again = ["ACL DELUSER u", "ACL SETUSER u on >other ~* +@all"].map(words);
     let same_again = ["ACL DELUSER u", "ACL SETUSER u on >u ~* +@all"].map(words);
     let in_transaction = [&[words("MULTI")][..], &again[..], &[words("EXEC")]].concat();
@@ -374,7 +369,6 @@ fn a_user_made_anew_is_another() {
 fn a_user_made_anew_behind_a_resetstat_is_another() {
     let ported = ported();
     let mut admin = ported.host();
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let again = ["ACL DELUSER u", "ACL SETUSER u on >u ~* +@all"].map(words);
     admin.ok("ACL SETUSER weak on >weak ~* +ping");
     for _ in 0..3 {
@@ -412,7 +406,6 @@ fn a_refused_deluser_ends_no_session() {
     let mut admin = ported.host();
     admin.ok("ACL SETUSER u on >u ~* +@all");
     let (mut of_default, mut of_user) = (ported.client(), ported.client_of("u"));
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     for lines in [
         ["ACL SETUSER default -lcs", "ACL SETUSER u -lcs", "ACL DELUSER default u"],
         ["ACL DELUSER default u", "ACL SETUSER default +lcs", "ACL SETUSER u +lcs"],

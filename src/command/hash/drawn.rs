@@ -60,7 +60,7 @@ fn hrandfield(cx: &ReadKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     }
     let all: Vec<FieldRef<'_>> = fields.iter().collect();
     let (seed, count) = (fastrand::u64(..), if all.is_empty() { 0 } else { wanted });
-    // They are drawn twice, and not kept: they may be many more than the hash has.
+    // Drawn once more from the same seed instead of kept: they may be many more than the hash has.
     let drawn = || {
         let (all, mut random) = (&all, fastrand::Rng::with_seed(seed));
         (0..count).map(move |_| &all[random.usize(0..all.len())])
@@ -83,8 +83,8 @@ fn options(args: &Args<'_>) -> Result<(i64, bool), Error> {
     Ok((count, with_values))
 }
 
-/// So many fields, each drawn from all; `None` if there are not more than that, or most have
-/// expired.
+/// So many fields, each drawn from all; `None` if the hash has no more than that, or most of its
+/// fields have expired.
 fn few_of_many(fields: LiveFields<'_>, wanted: usize) -> Option<Vec<FieldRef<'_>>> {
     let is_for_table = !fields.are_few() && wanted < fields.len();
     is_for_table.then(|| draw_each(fields, wanted, &mut |_| true)).flatten()
@@ -124,7 +124,8 @@ fn draw_each<'a>(
     (drawn.len() == wanted).then_some(drawn)
 }
 
-/// Answers with the fields that `drawn` gives each time: so many.
+/// Answers with `count` fields. `drawn` gives the same ones each time: first their lengths are
+/// compared with the limit of a reply.
 fn say<'f, Drawn: Iterator<Item = &'f FieldRef<'f>>>(
     cx: &ReadKey<'_>,
     reply: &mut dyn Reply,

@@ -92,8 +92,8 @@ part! {
         /// A command that may pause clients has come in this turn of the main loop. From there to
         /// the end of the turn no worker writes, and the tail is handed over, once.
         pub hands_over: Flag = Flag::new(false),
-        /// The main loop is about to sleep, and midi has done what it does then. Some hosts run
-        /// commands after that, and send their replies at once.
+        /// The main loop is about to sleep, and this turn's commands have been seen to. Some hosts
+        /// run more of them after that, and send their replies at once.
         pub turn_is_over: Flag = Flag::new(false),
         /// The host has become a replica in an EXEC, the rest of which it runs as a master's.
         pub is_demoted_in_exec: Flag = Flag::new(false),

@@ -122,8 +122,8 @@ impl Changes {
         self.any_queued.set(true);
         let Some(client) = client else { return self.queued_by_any.lock().add(touched) };
         let (mut queued, mut all) = (self.queued.lock(), touched.clone());
-        if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
-            all.add(&queued.remove(at).1);
+        if let Some(before) = take_of(&mut queued, client) {
+            all.add(&before);
         }
         queued.insert(0, (client, all));
         if queued.len() > QUEUED_USER_CHANGES
@@ -138,18 +138,16 @@ impl Changes {
         if !self.any_queued.get() {
             return false;
         }
-        let mut all = self.queued_by_any.lock().clone();
-        if let Some(client) = command.client_id() {
-            let mut queued = self.queued.lock();
-            if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
-                all.add(&queued.remove(at).1);
-            }
+        let of_client = command.client_id().and_then(|it| take_of(&mut self.queued.lock(), it));
+        if let Some(own) = &of_client {
+            self.add(own);
         }
-        let are_any = all != Touched::NONE;
-        if are_any {
-            self.add(&all);
+        let by_any = self.queued_by_any.lock();
+        let is_by_any = *by_any != Touched::NONE;
+        if is_by_any {
+            self.add(&by_any);
         }
-        are_any
+        of_client.is_some() || is_by_any
     }
 
     /// Adds users to be read again.
@@ -249,6 +247,12 @@ impl Changes {
             || instance().doing.turn_is_over.get()
             || instance().ctx(locked).flags() & WITHIN != 0
     }
+}
+
+/// Takes out what this client has queued.
+fn take_of(queued: &mut Vec<(u64, Touched)>, client: u64) -> Option<Touched> {
+    let at = queued.iter().position(|(other, _)| *other == client)?;
+    Some(queued.remove(at).1)
 }
 
 /// The users that an ACL command other than ACL SETUSER may change.

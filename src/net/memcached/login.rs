@@ -13,7 +13,7 @@ pub(super) fn run(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
     let seen = std::mem::take(&mut caller.session.seen);
     let (request, end) = match parse(input, MEMCACHED_LOGIN_BYTES, seen) {
         ParsedRequest::Request(request, end, _) => (request, end),
-        // The line of a `get`, which may be longer for others.
+        // The line of a `get`, which may be longer behind a login.
         ParsedRequest::NoLine if input.len() > MEMCACHED_LINE_BYTES => {
             return not_whole(caller, input, &ParsedRequest::TooLong);
         }

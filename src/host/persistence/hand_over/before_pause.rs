@@ -42,10 +42,7 @@ pub fn before_exec(command: Filtered<'_>) {
 fn begin(command: Filtered<'_>) {
     let (engine, locked) = (&*instance().engine, command.locked());
     let ctx = instance().ctx(locked);
-    if instance().doing.turn_is_over.get() {
-        // The next turn, which sees the pause, must come soon.
-        engine.context().outside.wake_main();
-    }
+    instance().wake_behind_turn();
     if instance().doing.hands_over.get() {
         return;
     }

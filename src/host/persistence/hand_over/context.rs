@@ -78,7 +78,8 @@ pub fn may_log(ctx: Ctx<'_>, row: Option<&Command>) -> bool {
                 || instance().pause.surely_began_in_exec())
 }
 
-/// Whether the command is a client's own: not called by another module.
+/// Whether the command is a client's own, not called by another module. Not known of a script's
+/// where other modules are loaded.
 fn is_of_client(ctx: Ctx<'_>) -> bool {
     modules::is_midi_alone() || is_connected(ctx.client_id())
 }
