@@ -75,6 +75,7 @@ constants! {
     REDISMODULE_REPLY_INTEGER = 2;
     REDISMODULE_REPLY_ARRAY = 3;
     REDISMODULE_REPLY_NULL = 4;
+    REDISMODULE_REPLY_PROMISE = 12;
 }
 
 // When auxiliary data is saved.

@@ -108,21 +108,23 @@ fn calls_beside_writes_of_the_port() {
 /// block (`K`, from Redis 7.2 on).
 #[test]
 fn calls_that_are_not_replicated_lose_no_writes_of_the_port() {
-    let mut server = with_calls(builder(Mode::Adaptive)).start();
-    let knows_k = !run(&mut server.client(), "K", &["PING"])[0].is_error();
-    let mut witnesses: Vec<Witness> =
-        (0..4).map(|number| Witness::new(Door::Port, number)).collect();
-    beside(&mut server, &mut witnesses, 1, |server, answers| {
-        let mut client = server.client();
-        for _ in 0..200 {
-            for flags in ["-", "C", if knows_k { "K" } else { "-" }] {
-                run(&mut client, flags, &["MIDI.INCR m"]);
+    for mode in Mode::with_jobs() {
+        let mut server = with_calls(builder(mode)).start();
+        let knows_k = !run(&mut server.client(), "K", &["PING"])[0].is_error();
+        let mut witnesses: Vec<Witness> =
+            (0..4).map(|number| Witness::new(Door::Port, number)).collect();
+        beside(&mut server, &mut witnesses, 1, |server, answers| {
+            let mut client = server.client();
+            for _ in 0..200 {
+                for flags in ["-", "C", if knows_k { "K" } else { "-" }] {
+                    run(&mut client, flags, &["MIDI.INCR m"]);
+                }
+                answers.wait_for(3);
             }
-            answers.wait_for(3);
-        }
-    });
-    let mut client = aof::crash(&mut server);
-    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "after the crash"));
+        });
+        let mut client = aof::crash(&mut server);
+        witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "after the crash"));
+    }
 }
 
 /// As with the host's own commands: it is in the memory, and not in the file.

@@ -2,8 +2,9 @@
 //!
 //! `CALLS.RUN flags count word... [count word...]...` runs commands one after the other, each given
 //! as the number of its words and these. `flags` are RM_Call's, `!` for one that is replicated; `-`
-//! stands for none. The reply has theirs. `CALLS.READ` does the same, but tells the host that it
-//! only reads: clients that are paused do not keep the host from it.
+//! stands for none. The reply has theirs, or PROMISE for one that waits. `CALLS.READ` does the
+//! same, but tells the host that it only reads: clients that are paused do not keep the host from
+//! it.
 //!
 //! `CALLS.HOLD path` keeps the main thread busy until every writer of this FIFO has closed it.
 
@@ -107,7 +108,7 @@ unsafe fn bytes<'a>(string: *mut HostString) -> &'a [u8] {
     }
 }
 
-/// Runs one command, and replies with its reply.
+/// Runs one command, and replies with its reply; with PROMISE if it waits (`K`).
 ///
 /// # Safety
 /// A command's own context, and words of its own.
@@ -125,7 +126,12 @@ unsafe fn call(ctx: *mut Ctx, format: &CStr, command: &[*mut HostString]) {
             reply_error(ctx, c"ERR the host refuses the call");
             return;
         }
-        api!(RedisModule_ReplyWithCallReply)(ctx, reply);
+        if api!(RedisModule_CallReplyType)(reply) == raw::REDISMODULE_REPLY_PROMISE {
+            // The command waits, and goes on alone. The host has no text for such a reply.
+            api!(RedisModule_ReplyWithSimpleString)(ctx, c"PROMISE".as_ptr());
+        } else {
+            api!(RedisModule_ReplyWithCallReply)(ctx, reply);
+        }
         api!(RedisModule_FreeCallReply)(reply);
     }
 }
