@@ -302,13 +302,25 @@ pub fn append_reply_of_host(
         take_reply(call(ctx.raw(), name.as_ptr(), format.as_ptr(), words, count), |answer| {
             let mut length = 0;
             let bytes = api!(RedisModule_CallReplyProto)(answer, &mut length);
-            if !bytes.is_null() {
-                reply.extend_from_slice(std::slice::from_raw_parts(bytes.cast::<u8>(), length));
+            if bytes.is_null() || length == 0 {
+                return false;
             }
-            !bytes.is_null() && length > 0
+            let begin = reply.len();
+            reply.extend_from_slice(std::slice::from_raw_parts(bytes.cast::<u8>(), length));
+            keep_in_line(&mut reply[begin..]);
+            true
         })
     };
     has_replied == Some(true)
+}
+
+/// Turns line breaks within an error into spaces. Valkey 9.1 leaves them in where it names an
+/// argument, as FUNCTION LIST does: what follows would be another reply.
+fn keep_in_line(reply: &mut [u8]) {
+    let Some((b'-', [text @ .., _, _])) = reply.split_first_mut() else { return };
+    for byte in text.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')) {
+        *byte = b' ';
+    }
 }
 
 /// The error if the user has been deleted meanwhile: its connections are about to be closed.

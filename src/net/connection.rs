@@ -115,13 +115,16 @@ impl Connection {
         let (unread, capacity) = (channel.unread.len() + gathered, channel.unread.capacity());
         client.condition.unread.store(unread, Ordering::Relaxed);
         client.condition.unread_memory.store(capacity + memory, Ordering::Relaxed);
-        client.condition.unsent.store(channel.unsent(), Ordering::Relaxed);
-        client.condition.unsent_memory.store(channel.unsent_memory(), Ordering::Relaxed);
+        let unheard = self.session.unheard_bytes();
+        client.condition.unsent.store(channel.unsent() + unheard, Ordering::Relaxed);
+        client.condition.unsent_memory.store(channel.unsent_memory() + unheard, Ordering::Relaxed);
     }
 
     /// Bytes of memory that its buffers take.
     pub fn buffered(&self) -> usize {
-        self.channel.buffered() + self.session.gathered().1 + self.session.queued_bytes()
+        let session = &self.session;
+        let of_session = session.gathered().1 + session.queued_bytes() + session.unheard_bytes();
+        self.channel.buffered() + of_session
     }
 }
 

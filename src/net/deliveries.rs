@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use slotmap::SlotMap;
 
@@ -114,12 +113,8 @@ impl Deliveries {
         names.waiting_bytes += message.bytes();
         message.uncount();
         names.waiting.push_back(message);
-        let most = service.worker.engine().settings().port.pubsub_hard.load(Ordering::Relaxed);
-        let is_too_much = most > 0 && names.waiting_bytes > most;
-        if is_too_much {
-            service.worker.note_limit();
-        }
-        is_too_much
+        connection.show_condition();
+        service.is_over_output_limit(connection)
     }
 
     /// Gives connections what has waited with them, if they are not amid a reply any more.
@@ -136,6 +131,7 @@ impl Deliveries {
             // It may have unsubscribed meanwhile.
             waiting.retain(|message| names.has(message.kind, &message.name));
             waiting.iter().for_each(|message| say(service, connection, message));
+            connection.show_condition();
             false
         });
     }
@@ -143,7 +139,8 @@ impl Deliveries {
 
 /// Whether a reply to the connection may be incomplete.
 fn is_amid_reply(session: &RespSession) -> bool {
-    session.flow.is_waiting() || session.owes_replies()
+    let flow = &session.flow;
+    (flow.is_waiting() && !flow.hears_meanwhile) || session.owes_replies()
 }
 
 fn refresh(service: &Service, connection: &mut Connection) -> UserState {

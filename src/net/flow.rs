@@ -53,6 +53,8 @@ pub struct Flow {
     pub most_output: usize,
     /// The client has asked for its own end, within EXEC: it comes after EXEC's replies.
     pub ends_after_exec: bool,
+    /// The command that it waits for may take any time, and messages come before its reply: WAIT.
+    pub hears_meanwhile: bool,
 }
 
 impl Flow {
@@ -68,6 +70,7 @@ impl Flow {
             own_command: None,
             most_output: usize::MAX,
             ends_after_exec: false,
+            hears_meanwhile: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl Flow {
             self.state = State::Open;
         }
         self.most_output = usize::MAX;
+        self.hears_meanwhile = false;
     }
 
     /// Whether it waits for a reply from another thread.

@@ -225,10 +225,11 @@ impl Service {
         counts.large_sent_copied.store(sent.copied, Ordering::Relaxed);
     }
 
-    /// Whether more replies wait for a connection than may. Counts it if so.
+    /// Whether more replies and messages wait for a connection than may. Counts it if so.
     #[inline]
-    fn is_over_output_limit(&self, connection: &mut Connection) -> bool {
-        if connection.channel.is_flushed() {
+    pub fn is_over_output_limit(&self, connection: &mut Connection) -> bool {
+        let unheard = connection.session.unheard_bytes();
+        if connection.channel.is_flushed() && unheard == 0 {
             return false;
         }
         let settings = &self.worker.engine().settings().port;
@@ -242,7 +243,7 @@ impl Service {
         if connection.session.access().user.is_none() {
             hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
         }
-        let is_over = connection.channel.outgoing.is_over(hard, soft, self.turn.now);
+        let is_over = connection.channel.outgoing.is_over(unheard, hard, soft, self.turn.now);
         if is_over {
             self.worker.note_limit();
         }

@@ -90,6 +90,15 @@ impl Session {
         matches!(self, Session::Resp(own) if own.subscribed.is_some())
     }
 
+    /// Bytes of messages that wait until a reply is complete.
+    #[inline]
+    pub fn unheard_bytes(&self) -> usize {
+        match self {
+            Session::Resp(own) => own.subscribed.as_ref().map_or(0, |names| names.waiting_bytes),
+            Session::Memcached(_) => 0,
+        }
+    }
+
     /// Whether its user is no more, or has lost rights to what the client subscribes to: it need
     /// not send anything for that to be found out.
     pub fn is_user_gone(&mut self, engine: &Engine) -> bool {

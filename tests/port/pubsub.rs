@@ -4,7 +4,7 @@
 use crate::common::hosts::host;
 use crate::common::port::Ported;
 use crate::common::replicas::{Pair, builder};
-use crate::common::{Builder, Client, Mode, Value, wait_until};
+use crate::common::{Builder, Client, Mode, Value, encoded, wait_until};
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
@@ -343,17 +343,40 @@ fn who_does_not_read_costs_its_own_connection() {
     assert!(ported.client().info_number("midi", "midi_net_closed_for_limits") >= 1);
 }
 
+/// How many replies [`stay_amid`] has the client not read: more than the kernel keeps. Each is so
+/// short that it is copied.
+const UNREAD: usize = 1600;
+
+/// The bytes that wait for a client, as CLIENT LIST shows them.
+fn waiting_bytes(port: &mut Client, id: i64) -> usize {
+    let line = port.run(&format!("CLIENT LIST ID {id}")).text();
+    let number = line.split_once(" omem=").and_then(|(_, rest)| rest.split_once(' '));
+    number.and_then(|(number, _)| number.parse().ok()).expect("bytes")
+}
+
+/// Has a client not read the replies of an EXEC: a part of them has not been written yet, as the
+/// port writes them one by one where a command is its own.
+fn stay_amid(port: &mut Client, client: &mut Client) {
+    let id = client.integer("CLIENT ID");
+    port.call(&["SET", "large", &"x".repeat(10_000)]);
+    let commands = ["MULTI", "PING"].map(|own| encoded(&[own])).concat();
+    client.send(&[commands, encoded(&["GET", "large"]).repeat(UNREAD - 1)].concat());
+    (0..=UNREAD).for_each(|_| assert!(!client.read().is_error()));
+    client.send_line("EXEC");
+    wait_until("it has not read all", || waiting_bytes(port, id) > 500_000);
+}
+
 /// What waits with clients that are amid another reply, as long as it takes, holds up nobody else.
 #[test]
 fn who_waits_for_a_reply_holds_up_no_other() {
     let ported = Ported::start(Mode::Adaptive.builder());
+    let mut publisher = ported.client();
     let waiting = ["a", "b"].map(|channel| {
         let mut client = ported.client().resp3();
         client.run(&format!("SUBSCRIBE {channel}"));
-        client.send_line("WAIT 1 0");
+        stay_amid(&mut publisher, &mut client);
         client
     });
-    let mut publisher = ported.client();
     let text = "x".repeat(1_000_000);
     for _ in 0..20 {
         for channel in ["a", "b"] {
@@ -367,27 +390,44 @@ fn who_waits_for_a_reply_holds_up_no_other() {
     drop(waiting);
 }
 
-/// A message that has waited for the end of a reply does not come behind the confirmation that the
-/// client has left the channel.
+/// A message that has waited for the end of a reply, where CLIENT LIST shows it, does not come
+/// behind the confirmation that the client has left the channel.
 #[test]
 fn nothing_is_heard_behind_unsubscribe() {
     let ported = Ported::start(Mode::Adaptive.builder());
-    let mut client = ported.client().resp3();
+    let (mut client, mut port) = (ported.client().resp3(), ported.client());
     several(&mut client, "SUBSCRIBE a b", 2);
-    client.send(b"WAIT 1 5000\r\nUNSUBSCRIBE a\r\nPING\r\n");
-    let waits = |host: &mut Client| host.info_number("midi_persistence", "midi_clients_in_wait");
-    wait_until("it waits", || waits(&mut ported.host()) == 1);
-    let mut publisher = ported.client();
+    let id = client.integer("CLIENT ID");
+    stay_amid(&mut port, &mut client);
+    client.send(b"UNSUBSCRIBE a\r\nPING\r\n");
+    let late = "x".repeat(5_000_000);
     for channel in ["a", "b"] {
-        assert_eq!(publisher.integer(&format!("PUBLISH {channel} late")), 1);
+        assert_eq!(port.call(&["PUBLISH", channel, &late]), Value::Integer(1));
     }
-    let mut read = || client.read();
-    assert_eq!(read(), Value::Integer(0));
-    assert_eq!(message(read())[..2], ["unsubscribe", "a"]);
-    let rest = [read(), read()];
-    assert!(rest.contains(&Value::Simple(b"PONG".to_vec())), "{rest:?}");
-    let heard = rest.into_iter().find(|it| matches!(it, Value::Push(_))).expect("a message");
-    assert_eq!(message(heard), ["message", "b", "late"]);
+    wait_until("they wait", || waiting_bytes(&mut port, id) > 2 * late.len());
+    assert_eq!(client.read().array().len(), UNREAD);
+    let mut heard = Vec::new();
+    while !["unsubscribe a", "message b"].iter().all(|it| heard.iter().any(|heard| heard == it)) {
+        if let value @ Value::Push(_) = client.read() {
+            heard.push(message(value)[..2].join(" "));
+        }
+    }
+    let left = heard.iter().position(|it| it == "unsubscribe a").expect("a confirmation");
+    assert!(!heard[left..].iter().any(|it| it == "message a"), "{heard:?}");
+}
+
+/// What waits with a client that is amid another reply counts against its limits.
+#[test]
+fn what_waits_for_the_end_of_a_reply_counts() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut client, mut port) = (ported.client().resp3(), ported.client());
+    let limit = ["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 10mb 1"];
+    assert_eq!(ported.host().call(&limit), Value::ok());
+    client.run("SUBSCRIBE c");
+    stay_amid(&mut port, &mut client);
+    port.call(&["PUBLISH", "c", &"x".repeat(20_000_000)]);
+    let closed = |port: &mut Client| port.info_number("midi_net", "midi_net_closed_for_limits");
+    wait_until("it is closed", || closed(&mut port) == 1);
 }
 
 #[test]
@@ -425,6 +465,23 @@ fn in_exec_subscribers_hear_in_the_order_of_the_commands() {
     for subscriber in &mut subscribers {
         let heard: Vec<String> = (0..3).map(|_| message(subscriber.read())[2].clone()).collect();
         assert_eq!(heard, ["k", "m", "l"]);
+    }
+}
+
+#[test]
+fn who_waits_for_replicas_hears_meanwhile() {
+    for mode in Mode::with_jobs() {
+        let ported = Ported::start(builder(mode));
+        let mut publisher = ported.client();
+        for mut subscriber in [ported.host(), ported.client()].map(Client::resp3) {
+            subscriber.run("SUBSCRIBE c");
+            // Nobody will ever answer it.
+            subscriber.send_line("WAIT 1 0");
+            for text in ["1", "2"] {
+                publisher.run(&format!("PUBLISH c {text}"));
+                assert_eq!(message(subscriber.read()), ["message", "c", text]);
+            }
+        }
     }
 }
 

@@ -283,6 +283,16 @@ fn with_always_a_crash_takes_back_no_script_that_was_answered() {
     assert_eq!(server.midi_client().run("GET k").text(), "50");
 }
 
+/// Valkey 9.1 names an argument in an error as it is.
+#[test]
+fn an_error_is_one_reply_whatever_it_names() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut client = ported.client();
+    let error = client.call(&["FUNCTION", "LIST", "a\r\n+INJECTED"]);
+    assert!(error.is_error(), "{error:?}");
+    assert_eq!(client.run("PING"), Value::Simple(b"PONG".to_vec()));
+}
+
 #[test]
 fn writing_scripts_wait_while_clients_are_paused() {
     let builder = Mode::Adaptive.builder().config("appendonly yes");

@@ -282,10 +282,10 @@ impl Outgoing {
         (pieces.iter().map(|piece| piece.len()).sum(), send(&pieces))
     }
 
-    /// Whether more waits than may: more than `hard` bytes. Notes since when it is more than
-    /// `soft`; 0 for no such limit.
-    pub fn is_over(&mut self, hard: usize, soft: usize, now: Instant) -> bool {
-        let unsent = self.unsent();
+    /// Whether more waits than may, together with `more` bytes elsewhere: more than `hard` bytes.
+    /// Notes since when it is more than `soft`; 0 for no such limit.
+    pub fn is_over(&mut self, more: usize, hard: usize, soft: usize, now: Instant) -> bool {
+        let unsent = self.unsent() + more;
         if soft > 0 && unsent > soft {
             self.over_soft_limit.get_or_insert(now);
         } else {
@@ -403,7 +403,7 @@ mod tests {
         assert!(outgoing.is_held());
         say(&mut outgoing, &mut outbox, b"ab");
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"");
-        assert!(outgoing.is_over(1, 0, Instant::now()));
+        assert!(outgoing.is_over(0, 1, 0, Instant::now()));
         outgoing.say_only(b"c".to_vec());
         outgoing.wait = None;
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"c");

@@ -28,6 +28,7 @@ pub fn wait(caller: &mut RespCaller<'_>, which: PortCommand, args: &Args<'_>, bl
         // What the connection has run in this turn comes before it.
         let seen = caller.slot().take_seen();
         caller.session.flow.wait_for(seen);
+        caller.session.flow.hears_meanwhile = true;
     }
     let session = &*caller.session;
     let (position, offset) = (session.flow.last_write.position, session.flow.last_write.offset);
