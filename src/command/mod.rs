@@ -81,7 +81,8 @@ pub use populate::PopulateArgs;
 pub use pubsub::NamedChannels;
 pub use pushed::{HostPush, NotPushed, read_pushed};
 pub use quoted::{
-    HostCommand, elsewhere, error_about, logged_name, not_for_scripts, unknown_command,
+    HostCommand, elsewhere, error_about, logged_name, not_for_scripts, replace_line_ends,
+    unknown_command,
 };
 pub use read_key::ReadKey;
 pub use reply::{Reply, Transcript};

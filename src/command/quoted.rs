@@ -64,19 +64,26 @@ pub fn unknown_command(args: &Args<'_>) -> Vec<u8> {
     }
     let name = printable(shown(args.get(0)));
     spaced(
-        &[b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat(),
+        [b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat(),
     )
 }
 
 /// Removes line ends at the end and replaces the others by spaces.
 fn one_line(text: &[u8]) -> Vec<u8> {
     let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
-    spaced(&text[..end.map_or(0, |last| last + 1)])
+    spaced(text[..end.map_or(0, |last| last + 1)].to_vec())
 }
 
-/// Replaces line ends by spaces, because a line end would end the reply.
-fn spaced(text: &[u8]) -> Vec<u8> {
-    text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
+fn spaced(mut text: Vec<u8>) -> Vec<u8> {
+    replace_line_ends(&mut text);
+    text
+}
+
+/// Replaces the line ends in an error's text by spaces: a line end would end the reply.
+pub fn replace_line_ends(text: &mut [u8]) {
+    for byte in text.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')) {
+        *byte = b' ';
+    }
 }
 
 /// The bytes up to the first NUL, as Redis prints an argument.

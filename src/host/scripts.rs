@@ -31,7 +31,9 @@ use super::state::scripts::{PortScripts, ScriptTerms};
 use super::string::OwnString;
 use super::users::USERS;
 use super::{PREFIX, notifications, pause, unit};
-use crate::command::{Action, Args, Command, DoorCommand, Error, Named, PortCommand, Scripting};
+use crate::command::{
+    Action, Args, Command, DoorCommand, Error, Named, PortCommand, Scripting, replace_line_ends,
+};
 use crate::engine::{
     Call, Gate, Gates, Intent, Locked, Refusal, RunScript, ScriptCaller, ScriptReply, User,
 };
@@ -307,20 +309,14 @@ pub fn append_reply_of_host(
             }
             let begin = reply.len();
             reply.extend_from_slice(std::slice::from_raw_parts(bytes.cast::<u8>(), length));
-            keep_in_line(&mut reply[begin..]);
+            if let [b'-', text @ .., _, _] = &mut reply[begin..] {
+                // Valkey 9.1's FUNCTION LIST names an argument with its line ends.
+                replace_line_ends(text);
+            }
             true
         })
     };
     has_replied == Some(true)
-}
-
-/// Turns line breaks within an error into spaces. Valkey 9.1 leaves them in where it names an
-/// argument, as FUNCTION LIST does: what follows would be another reply.
-fn keep_in_line(reply: &mut [u8]) {
-    let Some((b'-', [text @ .., _, _])) = reply.split_first_mut() else { return };
-    for byte in text.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')) {
-        *byte = b' ';
-    }
 }
 
 /// The error if the user has been deleted meanwhile: its connections are about to be closed.

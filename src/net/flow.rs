@@ -53,7 +53,7 @@ pub struct Flow {
     pub most_output: usize,
     /// The client has asked for its own end, within EXEC: it comes after EXEC's replies.
     pub ends_after_exec: bool,
-    /// The command that it waits for may take any time, and messages come before its reply: WAIT.
+    /// Messages may come before the reply that it waits for: that of WAIT or WAITAOF.
     pub hears_meanwhile: bool,
 }
 

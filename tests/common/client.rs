@@ -278,6 +278,15 @@ impl Client {
         self.integer("CLIENT ID")
     }
 
+    /// The bytes of replies that the client with this ID has not been sent, as CLIENT LIST shows
+    /// them to this one.
+    #[track_caller]
+    pub fn unsent_of(&mut self, id: i64) -> usize {
+        let line = self.run(&format!("CLIENT LIST ID {id}")).text();
+        let field = line.split(' ').find_map(|field| field.strip_prefix("omem="));
+        field.expect("a field").parse().expect("a number")
+    }
+
     /// The fields of an INFO section.
     #[track_caller]
     pub fn info(&mut self, section: &str) -> HashMap<String, String> {

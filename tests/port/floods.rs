@@ -58,21 +58,13 @@ fn listed(client: &mut Client) -> usize {
     client.run("CLIENT LIST").text().lines().count()
 }
 
-/// The bytes of replies that a client has not received, as another one sees it.
-fn unsent(other: &mut Client, id: i64) -> usize {
-    let list = other.run("CLIENT LIST").text();
-    let line = list.lines().find(|line| line.starts_with(&format!("id={id} "))).expect("its line");
-    let field = line.split(' ').find_map(|field| field.strip_prefix("omem=")).expect("a field");
-    field.parse().expect("a number")
-}
-
 #[test]
 fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
     let ported = narrow(Mode::Adaptive.builder());
     let (mut large, mut other) = (ported.client(), ported.client());
     let (id, before) = (large.id(), ported.server.peak_memory());
     large.send(&transaction("COMMAND DOCS", 2000));
-    wait_until("it has replies that nobody reads", || unsent(&mut other, id) > 1 << 19);
+    wait_until("it has replies that nobody reads", || other.unsent_of(id) > 1 << 19);
     // Each is a turn of the worker, in which it could make more.
     for _ in 0..500 {
         assert_eq!(other.run("PING").text(), "PONG");

@@ -347,23 +347,16 @@ fn who_does_not_read_costs_its_own_connection() {
 /// short that it is copied.
 const UNREAD: usize = 1600;
 
-/// The bytes that wait for a client, as CLIENT LIST shows them.
-fn waiting_bytes(port: &mut Client, id: i64) -> usize {
-    let line = port.run(&format!("CLIENT LIST ID {id}")).text();
-    let number = line.split_once(" omem=").and_then(|(_, rest)| rest.split_once(' '));
-    number.and_then(|(number, _)| number.parse().ok()).expect("bytes")
-}
-
 /// Has a client not read the replies of an EXEC: a part of them has not been written yet, as the
 /// port writes them one by one where a command is its own.
 fn stay_amid(port: &mut Client, client: &mut Client) {
-    let id = client.integer("CLIENT ID");
+    let id = client.id();
     port.call(&["SET", "large", &"x".repeat(10_000)]);
     let commands = ["MULTI", "PING"].map(|own| encoded(&[own])).concat();
     client.send(&[commands, encoded(&["GET", "large"]).repeat(UNREAD - 1)].concat());
     (0..=UNREAD).for_each(|_| assert!(!client.read().is_error()));
     client.send_line("EXEC");
-    wait_until("it has not read all", || waiting_bytes(port, id) > 500_000);
+    wait_until("it has not read all", || port.unsent_of(id) > 500_000);
 }
 
 /// What waits with clients that are amid another reply, as long as it takes, holds up nobody else.
@@ -394,26 +387,29 @@ fn who_waits_for_a_reply_holds_up_no_other() {
 /// behind the confirmation that the client has left the channel.
 #[test]
 fn nothing_is_heard_behind_unsubscribe() {
+    /// As many go to the main thread as one task, which takes eight turns of the main loop.
+    const SCRIPTS: usize = 32;
     let ported = Ported::start(Mode::Adaptive.builder());
-    let (mut client, mut port) = (ported.client().resp3(), ported.client());
+    let (mut client, mut other) = (ported.client().resp3(), ported.client());
+    let (mut publisher, id) = (ported.host(), client.id());
     several(&mut client, "SUBSCRIBE a b", 2);
-    let id = client.integer("CLIENT ID");
-    stay_amid(&mut port, &mut client);
-    client.send(b"UNSUBSCRIBE a\r\nPING\r\n");
-    let late = "x".repeat(5_000_000);
-    for channel in ["a", "b"] {
-        assert_eq!(port.call(&["PUBLISH", channel, &late]), Value::Integer(1));
-    }
-    wait_until("they wait", || waiting_bytes(&mut port, id) > 2 * late.len());
-    assert_eq!(client.read().array().len(), UNREAD);
-    let mut heard = Vec::new();
-    while !["unsubscribe a", "message b"].iter().all(|it| heard.iter().any(|heard| heard == it)) {
-        if let value @ Value::Push(_) = client.read() {
-            heard.push(message(value)[..2].join(" "));
-        }
-    }
-    let left = heard.iter().position(|it| it == "unsubscribe a").expect("a confirmation");
-    assert!(!heard[left..].iter().any(|it| it == "message a"), "{heard:?}");
+    let script = encoded(&["EVAL", "for i = 1, 5000000 do end return 1", "0"]).repeat(SCRIPTS);
+    client.send(&[&script[..], b"UNSUBSCRIBE a\r\nPING\r\n"].concat());
+    let line = |other: &mut Client| other.run(&format!("CLIENT LIST ID {id}")).text();
+    wait_until("it waits", || line(&mut other).contains(" cmd=eval "));
+    let late = "x".repeat(10_000);
+    let publish =
+        "return {redis.call('PUBLISH', 'a', ARGV[1]), redis.call('PUBLISH', 'b', ARGV[1])}";
+    let heard = publisher.call(&["EVAL", publish, "0", &late]);
+    assert_eq!(heard.array(), [Value::Integer(1), Value::Integer(1)]);
+    wait_until("they wait", || other.unsent_of(id) > 2 * late.len());
+    let mut read = || client.read();
+    (0..SCRIPTS).for_each(|_| assert_eq!(read(), Value::Integer(1)));
+    assert_eq!(message(read())[..2], ["unsubscribe", "a"]);
+    let rest = [read(), read()];
+    assert!(rest.contains(&Value::Simple(b"PONG".to_vec())), "{rest:?}");
+    let heard = rest.into_iter().find(|it| matches!(it, Value::Push(_))).expect("a message");
+    assert_eq!(message(heard), ["message", "b", &late]);
 }
 
 /// What waits with a client that is amid another reply counts against its limits.
