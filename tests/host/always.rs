@@ -5,6 +5,7 @@
 //! EXEC, scripts and the host's own commands are the host's to answer: Redis 8.2 and later and
 //! Valkey 9.1 and later answer some of I/O threads before the fsync. They are tested without.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -107,9 +108,12 @@ fn reads_wait_for_the_fsync_of_what_they_show() {
             let sent: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
             let first_seen: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
             writer.client(&server).run(&writer.line("DEL k"));
+            // A reader that connects late sees too few values.
+            let connected = Barrier::new(4);
             at_once(4, |number| {
                 if number == 0 {
                     let mut client = writer.client(&server);
+                    connected.wait();
                     for (value, at) in sent.iter().enumerate() {
                         at.store(now_ns(), Ordering::SeqCst);
                         client.ok(&writer.line(&format!("SET k {value}")));
@@ -117,6 +121,7 @@ fn reads_wait_for_the_fsync_of_what_they_show() {
                     return;
                 }
                 let mut client = reader.client(&server);
+                connected.wait();
                 loop {
                     let reply = client.run(&reader.line("GET k"));
                     let seen = now_ns();
