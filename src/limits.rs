@@ -488,8 +488,12 @@ pub const EXECS_AFTER_PAUSE: u32 = 100;
 /// node has taken remain for so long.
 pub const OWNERS_ASKED_EVERY: Duration = Duration::from_secs(1);
 /// It is asked less often if that takes more than this part of the main thread's time: the answer
-/// to CLUSTER SLOTS grows with the number of ranges.
+/// to CLUSTER NODES grows with the number of ranges.
 pub const OWNERS_SHARE: u32 = 1000;
 /// The same after a command that may change what this node owns. Anyone can send it, so it has a
 /// bound; but a slot that comes and goes between two looks keeps midi's keys.
 pub const OWNERS_SHARE_AT_COMMANDS: u32 = 20;
+/// How long after a SETSLOT MIGRATING each command on keys asks the host whether its slot migrates.
+/// SETSLOT is executed long after it was seen in a transaction, or on Valkey with replicas. If that
+/// takes longer, it is noticed when the host is next asked for the owners.
+pub const SETSLOT_TAKES: Duration = Duration::from_secs(10);

@@ -57,6 +57,8 @@ errors! {
     NotInCluster(what: &'static str) => format!("ERR {what} is not allowed in cluster mode"),
     /// Another node has taken the slot since the command was sent.
     SlotMoved => "TRYAGAIN The slot has moved to another node",
+    /// This node gives the slot away, key by key, and midi's keys do not go along.
+    SlotMigrates => "TRYAGAIN The slot migrates to another node",
     /// There is no such slot.
     InvalidSlot => "ERR Invalid slot",
     /// The host is not a node of a cluster.

@@ -27,11 +27,12 @@ pub fn elsewhere(name: &[u8], what: HostCommand) -> Vec<u8> {
     error_about("ERR unknown command '", name, after)
 }
 
-/// The error for a command that scripts on a port do not have.
+/// The error for a command that scripts on a port do not have. It begins as Redis's does: clients
+/// take `unknown command` for a server that has no EVALSHA, for example.
 pub fn not_for_scripts(name: &[u8]) -> Vec<u8> {
     let after = "': scripts on midi's port have midi's commands, and PING, ECHO, TIME, SELECT, \
                  PUBLISH and INFO";
-    error_about("ERR unknown command '", name, after)
+    error_about("ERR Unknown Redis command called from script: '", name, after)
 }
 
 /// The most bytes of a name in a line of the log.

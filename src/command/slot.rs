@@ -35,6 +35,15 @@ fn tag(key: &[u8]) -> Option<&[u8]> {
     (!tag.is_empty()).then_some(tag)
 }
 
+/// The name of two bytes that has this slot: each CRC belongs to one such name.
+pub fn name_in(slot: u16) -> [u8; 2] {
+    // The CRC is made of two values of the table, and no two of these end with the same byte.
+    let ending_with = |low: u8| TABLE.iter().position(|crc| *crc as u8 == low).unwrap_or(0);
+    let last = ending_with(slot as u8);
+    let first = ending_with(((slot ^ TABLE[last]) >> 8) as u8);
+    [first as u8, last as u8 ^ (TABLE[first] >> 8) as u8]
+}
+
 /// The slot that argument `at` names.
 ///
 /// # Errors
@@ -53,6 +62,15 @@ pub fn slot_of_text(text: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_slot_has_a_name() {
+        for slot in 0..SLOTS as u16 {
+            assert_eq!(slot_of(&name_in(slot)), slot);
+            // NULs in front change nothing.
+            assert_eq!(slot_of(&[&[0; 16], &name_in(slot)[..]].concat()), slot);
+        }
+    }
 
     #[test]
     fn slots_are_those_of_redis() {

@@ -29,7 +29,7 @@ use super::persistence::hand_over::{self, Logging, always};
 use super::persistence::replay;
 use super::register::Trampoline;
 use super::reply::HostReply;
-use super::slots::migration;
+use super::slots::{migrating, migration};
 use super::string::HostString;
 use super::users::USERS;
 use super::{PREFIX, guarded, import_source, keys, notifications, own_commands, scripts, unit};
@@ -150,6 +150,10 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>], by_script: bool
     if let Err(text) = checked {
         engine.main_slot(ctx.locked()).rejected(number);
         return HostReply::new(ctx).error(&text);
+    }
+    if migrating::has_key_there(ctx, &call) {
+        engine.main_slot(ctx.locked()).rejected(number);
+        return call.refuse(Error::SlotMigrates, &mut HostReply::new(ctx));
     }
     if row.flags.write {
         instance().gates.check(ctx);

@@ -138,6 +138,100 @@ fn a_slot_with_keys_stays_until_they_have_left() {
     }
 }
 
+/// midi's key of this name has become the host's own, so the host redirects nobody.
+fn begin_to_move(from: &Server, to: &Server) {
+    let mut old = from.client();
+    old.ok("MIDI.SET {bar}1 one");
+    let exported = old.run(&format!("MIDI.EXPORT * SLOT {SLOT} MOVE"));
+    assert_eq!(exported, Value::integers(&[1, 0, 0]));
+    to.client().ok(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", id(from)));
+    old.ok(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", id(to)));
+}
+
+/// The server's error if a slot migrates.
+fn migrates(reply: &Value) -> bool {
+    reply.text() == "TRYAGAIN The slot migrates to another node"
+}
+
+#[test]
+fn a_slot_that_migrates_gets_no_keys() {
+    for mode in Mode::tried() {
+        let [first, second] = &two_nodes(&mode.builder());
+        begin_to_move(first, second);
+        let mut client = first.client();
+        for line in ["MIDI.SET {bar}1 new", "MIDI.GET {bar}1", "MIDI.HSET {bar}1 f v"] {
+            let reply = client.run(line);
+            assert!(migrates(&reply), "{mode:?} {line}: {reply:?}");
+        }
+        let script = "return redis.pcall('midi.append', KEYS[1], 'x')";
+        let reply = client.call(&["EVAL", script, "1", "{bar}1"]);
+        assert!(migrates(&reply), "{mode:?}: {reply:?}");
+        client.ok("MULTI");
+        client.run("MIDI.SET {bar}1 new");
+        assert!(migrates(&client.run("EXEC").array()[0]), "{mode:?}");
+        assert!(migrates(&client.run("MIDI.IMPORT {bar}1 MOVE")), "{mode:?}");
+        // The host's own answer for a name that it does not have.
+        assert!(client.run("MIDI.SET {bar}2 new").text().starts_with("ASK"), "{mode:?}");
+        client.ok("MIDI.SET {b}1 other");
+        assert_eq!(keys_in_slot(first), 0, "{mode:?}");
+        // The new node is no worse off for a slot of its own that migrates.
+        let mut new = second.client();
+        new.ok(&format!("CLUSTER SETSLOT 12182 MIGRATING {}", id(first)));
+        new.ok("ASKING");
+        new.ok("MIDI.SET {bar}3 new");
+        new.ok("ASKING");
+        new.ok("SET {bar}4 new");
+        let copied = new.run("MIDI.IMPORT {bar}4");
+        assert_eq!(copied, Value::integers(&[1, 0, 0]), "{mode:?}");
+        for line in ["MIDI.DEL {bar}3", "MIDI.DEL {bar}4", "DEL {bar}4"] {
+            new.ok("ASKING");
+            assert_eq!(new.integer(line), 1, "{mode:?} {line}");
+        }
+
+        client.ok(&format!("CLUSTER SETSLOT {SLOT} STABLE"));
+        client.ok("MIDI.SET {bar}1 new");
+        assert_eq!(client.integer("MIDI.DEL {bar}1"), 1);
+        move_slot(first, second);
+        let moved = second.client().run(&format!("MIDI.IMPORT * SLOT {SLOT} MOVE"));
+        assert_eq!(moved, Value::integers(&[1, 0, 0]));
+        assert_eq!(second.client().run("MIDI.GET {bar}1"), Value::bulk("one"));
+    }
+}
+
+/// The slot still migrates after a restart, and after a SETSLOT that was seen long before.
+#[test]
+fn a_slot_that_migrates_unseen_gets_no_keys() {
+    let [first, second] = &mut two_nodes(&Mode::Pool.builder().config("appendonly yes"));
+    begin_to_move(first, second);
+    first.restart(redis_server());
+    wait_until_up(&mut first.client());
+    let mut client = first.client();
+    assert!(migrates(&client.run("MIDI.SET {bar}1 new")));
+    client.ok(&format!("CLUSTER SETSLOT {SLOT} STABLE"));
+    client.ok("MULTI");
+    client.run(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", id(second)));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(client.run("EXEC").array()[0], Value::ok());
+    assert!(migrates(&client.run("MIDI.SET {bar}1 new")));
+    assert_eq!(keys_in_slot(first), 0);
+}
+
+/// Whoever may not give a slot away does not close it.
+#[test]
+fn a_setslot_that_is_refused_changes_nothing() {
+    let [first, second] = &two_nodes(&Mode::Pool.builder());
+    let (mut admin, to) = (first.client(), id(second));
+    admin.ok("ACL SETUSER other on nopass ~* &* +@all -cluster");
+    let (mut other, mut writer) = (first.client(), first.client());
+    other.ok("AUTH other x");
+    for number in 0..1000 {
+        let reply = other.run(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {to}"));
+        assert!(reply.text().starts_with("NOPERM"));
+        writer.ok(&format!("MIDI.SET {{bar}}{number} v"));
+        assert_eq!(writer.integer(&format!("MIDI.DEL {{bar}}{number}")), 1);
+    }
+}
+
 /// As under its own name, if the operator has renamed it.
 /// What is written before it would be lost: newer hosts execute it when the pause ends, and no
 /// module sees that.
@@ -278,9 +372,9 @@ fn a_failover_removes_nothing() {
         must_become_equal(&[first, replica], "after a failover");
         // The host is asked again before this has gone: a job would run, or keys would be missing.
         let mut client = new.client();
-        let looks = client.info("commandstats").get("cmdstat_cluster|slots").cloned();
+        let looks = client.info("commandstats").get("cmdstat_cluster|nodes").cloned();
         wait_until("it has looked who owns the slots", || {
-            client.info("commandstats").get("cmdstat_cluster|slots").cloned() != looks
+            client.info("commandstats").get("cmdstat_cluster|nodes").cloned() != looks
         });
         assert_eq!((keys_in_slot(new), keys_in_slot(old)), (500, 500));
         assert!(client.run("MIDI.JOBS").array().is_empty());

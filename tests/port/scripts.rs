@@ -156,7 +156,8 @@ fn commands_that_midi_lacks_never_reach_the_hosts_keys() {
         let reply = port.call(&eval(&format!("return redis.call({command})"), &[], &[]));
         let text = reply.text();
         assert!(
-            text.starts_with("ERR unknown command") && text.contains("midi's commands"),
+            text.starts_with("ERR Unknown Redis command called from script: '")
+                && text.contains("midi's commands"),
             "{text}"
         );
     }

@@ -141,9 +141,12 @@ impl Ledger {
         if !call.row().flags.write {
             return Gate::Go;
         }
-        let is_lost = |at| self.slots.is_lost(slot_of(call.args.get(at)));
-        if self.slots.are_on() && call.row().key_positions(&call.args).any(is_lost) {
-            return Gate::Refuse(Error::SlotMoved);
+        let refusal = |at| self.slots.refusal(slot_of(call.args.get(at)));
+        let mut keys = call.row().key_positions(&call.args);
+        if self.slots.are_on()
+            && let Some(error) = keys.find_map(refusal)
+        {
+            return Gate::Refuse(error);
         }
         self.admission.write_gate(false)
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::command::Cluster;
 use crate::command::slot::{SLOTS, slot_of};
+use crate::command::{Cluster, Error};
 use crate::engine::context::Config;
 use crate::store::Table;
 
@@ -20,8 +20,37 @@ type Counters = [AtomicU32; SLOTS];
 pub struct SlotCounts {
     /// Empty outside of a cluster. A database gets its counters with its first key.
     databases: Box<[OnceLock<Box<Counters>>]>,
-    /// A bit for each slot that another node has taken.
-    lost: [AtomicU64; SLOTS / 64],
+    /// Slots that another node has taken.
+    lost: SlotSet,
+    /// Slots that this node gives away, key by key, and those of which that is not certain.
+    migrating: SlotSet,
+}
+
+/// A bit for each slot.
+struct SlotSet([AtomicU64; SLOTS / 64]);
+
+impl SlotSet {
+    fn new() -> Self {
+        SlotSet([const { AtomicU64::new(0) }; SLOTS / 64])
+    }
+
+    fn has(&self, slot: u16) -> bool {
+        self.0[usize::from(slot / 64)].load(Ordering::Relaxed) >> (slot % 64) & 1 != 0
+    }
+
+    fn add(&self, slot: u16) {
+        self.0[usize::from(slot / 64)].fetch_or(1 << (slot % 64), Ordering::Relaxed);
+    }
+
+    fn remove(&self, slot: u16) {
+        self.0[usize::from(slot / 64)].fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+    }
+
+    fn become_those(&self, slots: &BTreeSet<u16>) {
+        let mut words = [0; SLOTS / 64];
+        slots.iter().for_each(|slot| words[usize::from(slot / 64)] |= 1 << (slot % 64));
+        self.0.iter().zip(words).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+    }
 }
 
 impl SlotCounts {
@@ -34,7 +63,8 @@ impl SlotCounts {
     fn new(databases: u32) -> Self {
         SlotCounts {
             databases: (0..databases).map(|_| OnceLock::new()).collect(),
-            lost: [const { AtomicU64::new(0) }; SLOTS / 64],
+            lost: SlotSet::new(),
+            migrating: SlotSet::new(),
         }
     }
 
@@ -45,14 +75,38 @@ impl SlotCounts {
 
     /// Other nodes have taken these slots, and no others.
     pub fn lose(&self, slots: &BTreeSet<u16>) {
-        let mut words = [0; SLOTS / 64];
-        slots.iter().for_each(|slot| words[usize::from(slot / 64)] |= 1 << (slot % 64));
-        self.lost.iter().zip(words).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+        self.lost.become_those(slots);
     }
 
     /// Whether another node has taken the slot.
     pub fn is_lost(&self, slot: u16) -> bool {
-        self.lost[usize::from(slot / 64)].load(Ordering::Relaxed) >> (slot % 64) & 1 != 0
+        self.lost.has(slot)
+    }
+
+    /// This node gives these slots away, and no others.
+    pub fn migrate(&self, slots: &BTreeSet<u16>) {
+        self.migrating.become_those(slots);
+    }
+
+    /// This node may be about to give the slot away.
+    pub fn may_migrate(&self, slot: u16) {
+        self.migrating.add(slot);
+    }
+
+    /// This node does not give the slot away after all.
+    pub fn stays(&self, slot: u16) {
+        self.migrating.remove(slot);
+    }
+
+    /// Whether this node gives the slot away, or may do so.
+    pub fn is_migrating(&self, slot: u16) -> bool {
+        self.migrating.has(slot)
+    }
+
+    /// Why a write that was queued may not run on a key of this slot.
+    pub(super) fn refusal(&self, slot: u16) -> Option<Error> {
+        let lost = self.is_lost(slot).then_some(Error::SlotMoved);
+        lost.or_else(|| self.is_migrating(slot).then_some(Error::SlotMigrates))
     }
 
     /// Whether keys are counted.

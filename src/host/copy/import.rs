@@ -13,6 +13,7 @@ use super::super::guarded;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
 use super::super::rights::RightsNow;
+use super::super::slots::migrating::migrates;
 use super::super::string::{HostString, OwnString};
 use super::job::{Asker, CopyState, Copying, start};
 use super::moves::Moving;
@@ -122,12 +123,12 @@ impl Import {
         self.copy.scanned += seen;
         self.copy.counts.other_types += other_types;
         for (name, expire_at, len) in strings {
-            if self.goes_on(rights, name.get(), false) {
+            if self.goes_on(ctx, rights, name.get(), false) {
                 self.copy(ctx, name.get(), expire_at, len);
             }
         }
         for (name, expire_at) in hashes {
-            if self.goes_on(rights, name.get(), true) {
+            if self.goes_on(ctx, rights, name.get(), true) {
                 let copied = self.copy_hash(ctx, name.get(), expire_at);
                 copied.unwrap_or_else(|error| self.end_at(ctx, name.get(), error));
             }
@@ -136,9 +137,17 @@ impl Import {
     }
 
     /// Whether a key is to be copied.
-    fn goes_on(&mut self, rights: &RightsNow, name: HostString<'_>, is_hash: bool) -> bool {
+    fn goes_on(
+        &mut self,
+        ctx: Ctx<'_>,
+        rights: &RightsNow,
+        name: HostString<'_>,
+        is_hash: bool,
+    ) -> bool {
         if !rights.allow(name.bytes(), self.copy.db, is_hash) {
             self.copy.error = Some(Error::NoPermission);
+        } else if migrates(ctx, name.bytes()) {
+            self.end_at(ctx, name, Error::SlotMigrates);
         }
         self.copy.counts.copied < self.copy.args.count && self.copy.error.is_none()
     }

@@ -12,11 +12,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use super::super::api::{Answer, Ctx, Level, log};
+use super::super::api::{Ctx, Level, log};
 use super::super::instance::instance;
 use super::super::state::slots::{Owner, SlotOwners};
-use super::is_my_id;
-use crate::command::slot::{SLOTS, slot_of_text};
+use super::{migrating, owners};
 use crate::engine::{Gates, remove_lost_keys, remove_lost_keys_now};
 use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 
@@ -25,6 +24,7 @@ use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
     if instance().slots.may_change.get() {
+        migrating::settle(ctx);
         look(ctx);
     }
 }
@@ -47,8 +47,9 @@ fn look(ctx: Ctx<'_>) {
     } else if known.next.as_ref().is_none_or(is_due) {
         instance().slots.may_change.set(false);
         let began = Instant::now();
-        if let Some(owners) = owners(ctx) {
-            known.compare(ctx, owners);
+        if let Some(slots) = owners::ask(ctx) {
+            known.compare(ctx, slots.owners, &slots.importing);
+            known.are_migrating(ctx, slots.migrating);
         }
         let (ended, took) = (Instant::now(), began.elapsed());
         let next = ended + OWNERS_ASKED_EVERY.max(took * OWNERS_SHARE);
@@ -66,8 +67,7 @@ pub fn is_of_another(slot: u16) -> bool {
 /// until the host has been asked. Any client can send such a command.
 pub fn may_come_back(slot: Option<u16>) {
     instance().slots.may_change.set(true);
-    let mut known = instance().slots.known.lock();
-    known.is_doubted = true;
+    let known = instance().slots.known.lock();
     if slot.is_none_or(|slot| known.lost.contains(&slot)) {
         instance().engine.ledger.slots.lose(&BTreeSet::new());
     }
@@ -102,7 +102,6 @@ pub fn came_in_vain(slots: impl Iterator<Item = u16>) {
     let mut known = instance().slots.known.lock();
     known.left_over.extend(slots);
     // It may get them in another way by now.
-    known.is_doubted = true;
     instance().slots.may_change.set(true);
 }
 
@@ -131,6 +130,7 @@ impl SlotOwners {
         if self.owners.take().is_some() || !self.lost.is_empty() {
             self.lost.clear();
             instance().engine.ledger.slots.lose(&self.lost);
+            self.gives_nothing();
         }
     }
 
@@ -145,8 +145,9 @@ impl SlotOwners {
         }
     }
 
-    /// Compares the owners with those of the last look.
-    fn compare(&mut self, ctx: Ctx<'_>, owners: Vec<Owner>) {
+    /// Compares the owners with those of the last look. This node gets keys of the slots `importing`
+    /// before it owns them.
+    fn compare(&mut self, ctx: Ctx<'_>, owners: Vec<Owner>, importing: &BTreeSet<u16>) {
         for (slot, owner) in (0..).zip(&owners) {
             let before = self.owners.as_ref().map(|before| before[usize::from(slot)]);
             if *owner != Owner::Another {
@@ -157,14 +158,8 @@ impl SlotOwners {
         }
         self.left_over.clear();
         self.owners = Some(owners);
-        let is_doubted = std::mem::take(&mut self.is_doubted);
         // A SETSLOT that was held up, or queued, is executed long after it was seen.
-        if is_doubted || self.keys() > 0 {
-            match importing(ctx) {
-                Some(slots) => slots.for_each(|slot| _ = self.lost.remove(&slot)),
-                None => self.lost.clear(),
-            }
-        }
+        importing.iter().for_each(|slot| _ = self.lost.remove(slot));
         self.remove_keys(ctx);
     }
 
@@ -185,36 +180,4 @@ impl SlotOwners {
             log(ctx, Level::Notice, &text);
         }
     }
-}
-
-/// The owner of each slot; `None` if the host does not tell: CLUSTER is renamed.
-fn owners(ctx: Ctx<'_>) -> Option<Vec<Owner>> {
-    let Answer::List(ranges) = ctx.call(c"CLUSTER", &[b"SLOTS"]) else { return None };
-    let mut owners = vec![Owner::Nobody; SLOTS];
-    for range in ranges {
-        let [Answer::Number(first), Answer::Number(last), Answer::List(master), ..] =
-            &range.list()[..]
-        else {
-            return None;
-        };
-        let Some(Answer::Text(id)) = master.get(2) else { return None };
-        let owner = if is_my_id(id) { Owner::Me } else { Owner::Another };
-        let range = usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?;
-        owners.get_mut(range)?.fill(owner);
-    }
-    Some(owners)
-}
-
-/// The slots for which this node gets keys before it owns them: those with `[slot-<-node]` in its
-/// line of CLUSTER NODES. `None` if the host does not tell.
-fn importing(ctx: Ctx<'_>) -> Option<impl Iterator<Item = u16>> {
-    let nodes = ctx.call(c"CLUSTER", &[b"NODES"]).text()?;
-    let nodes = String::from_utf8(nodes).ok()?;
-    let mine = nodes.lines().find(|line| is_my_id(line.split(' ').next().unwrap_or("").as_bytes()));
-    let slots: Vec<u16> = mine?
-        .split(' ')
-        .filter_map(|word| word.strip_prefix('[')?.split_once("-<-"))
-        .filter_map(|(slot, _)| slot_of_text(slot.as_bytes()))
-        .collect();
-    Some(slots.into_iter())
 }

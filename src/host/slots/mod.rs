@@ -1,12 +1,15 @@
 //! Slots of a cluster: midi's keys must not be left behind when their slot moves to another node.
 //!
 //! The host moves a slot key by key (CLUSTER SETSLOT, MIGRATE), and knows nothing of midi's keys:
-//! so a slot that has any may not leave (`mod`). From Redis 8.4 on it also has CLUSTER MIGRATION,
-//! which takes midi's keys along (`migration`). What remains on a node whose slot another one has
-//! taken is removed (`lost`).
+//! so a slot that has any may not leave (`mod`), and gets none while it leaves (`migrating`). From
+//! Redis 8.4 on it also has CLUSTER MIGRATION, which takes midi's keys along (`migration`). What
+//! remains on a node whose slot another one has taken is removed (`lost`). The host is asked who
+//! owns which slots (`owners`).
 
 pub mod lost;
+pub mod migrating;
 pub mod migration;
+mod owners;
 
 use super::api::api;
 use super::context::Filtered;
@@ -37,6 +40,9 @@ pub fn before_cluster(command: Filtered<'_>) {
         return;
     }
     let Some(slot) = slot_of_text(command.arg(2)) else { return };
+    if is(3, b"stable") {
+        return migrating::may_stay(slot);
+    }
     let is_mine = is(3, b"node") && is_my_id(command.arg(4));
     if is_mine || is(3, b"importing") {
         return lost::may_come_back(Some(slot));
@@ -48,6 +54,8 @@ pub fn before_cluster(command: Filtered<'_>) {
     // The host knows no id of another length.
     if leaves && (keys > 0 || is_held_up) && command.arg(4).len() == NODE_ID {
         command.replace(4, refusal(command.arg(4), slot, keys).as_bytes());
+    } else if is(3, b"migrating") {
+        migrating::may_migrate(slot);
     }
 }
 

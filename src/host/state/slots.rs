@@ -15,6 +15,8 @@ part! {
         pub known: LazyLock<Mutex<SlotOwners>> = LazyLock::new(Mutex::default),
         /// Whether a command has come that may change what this node owns.
         pub may_change: Flag = Flag::new(false),
+        /// For `slots::migrating`: this node may give slots away, key by key.
+        pub may_migrate: Flag = Flag::new(true),
         /// For `slots::migration`: slots come to this node, with commands that must not be refused.
         pub coming: Flag = Flag::new(false),
         /// Slots leave this node now: the log must name the keys of its records, or they do not go
@@ -35,8 +37,12 @@ pub struct SlotOwners {
     /// Those of which a migration that failed may have left keys here. Kept on a replica, too: it
     /// may become a master.
     pub left_over: BTreeSet<u16>,
-    /// Some of these may have come back since the last look.
-    pub is_doubted: bool,
+    /// Those that this node gives away, key by key.
+    pub migrating: BTreeSet<u16>,
+    /// Those of which a command has come in this turn that may let them migrate, or stay.
+    pub in_doubt: Vec<u16>,
+    /// Until when it may begin to give others away, by a command that was seen already.
+    pub may_migrate_until: Option<Instant>,
     /// When the next look is due, and when it may be at the earliest.
     pub next: Option<(Instant, Instant)>,
 }
