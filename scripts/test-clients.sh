@@ -36,15 +36,26 @@ go_client() {
     export MIDI_CLIENT_GO=target/clients/go/midi-client
 }
 
+# Fetches the packages that a folder's pom.xml names, and compiles its programs.
+compiled() {
+    copied "$1"
+    (cd "target/clients/$1" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib </dev/null &&
+        javac -nowarn -Xlint:none -cp 'lib/*' -d classes ./*.java) && return 0
+    skip "$2: they could not be fetched or compiled"
+    return 1
+}
+
 java_clients() {
-    have mvn && have javac || { skip "Jedis, Lettuce, XMemcached and spymemcached: no mvn with javac"; return 0; }
-    copied java
-    (cd target/clients/java && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib </dev/null &&
-        javac -nowarn -Xlint:none -cp 'lib/*' -d classes ./*.java) ||
-        { skip "Jedis, Lettuce, XMemcached and spymemcached: they could not be fetched or compiled"; return 0; }
-    export MIDI_CLIENT_JEDIS="java -cp target/clients/java/classes:target/clients/java/lib/* Jedis"
-    export MIDI_CLIENT_LETTUCE="java -cp target/clients/java/classes:target/clients/java/lib/* Lettuce"
-    export MIDI_CLIENT_JAVA_MEMCACHED="java -cp target/clients/java/classes:target/clients/java/lib/* Memcached"
+    local libraries="Jedis, Lettuce, XMemcached and spymemcached" folder=target/clients
+    have mvn && have javac || { skip "$libraries, and Redisson: no mvn with javac"; return 0; }
+    if compiled java "$libraries"; then
+        local java="java -cp $folder/java/classes:$folder/java/lib/*"
+        export MIDI_CLIENT_JEDIS="$java Jedis" MIDI_CLIENT_LETTUCE="$java Lettuce"
+        export MIDI_CLIENT_JAVA_MEMCACHED="$java Memcached"
+    fi
+    if compiled redisson Redisson; then
+        export MIDI_CLIENT_REDISSON="java -cp $folder/redisson/classes:$folder/redisson/lib/* Locks"
+    fi
 }
 
 exporter() {

@@ -1,6 +1,8 @@
 //! The promise: what midi's port reports of the server, its settings, its connections and its jobs
 //! is what the host reports, with the port's own part.
 
+use std::collections::BTreeMap;
+
 use super::session::ported;
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Value, driver_of_this_run, wait_until};
@@ -61,8 +63,21 @@ fn settings_and_counts_of_connections_are_the_ports() {
         assert_eq!(info["db3"], "keys=2,expires=0,avg_ttl=0", "{section}");
     }
     assert!(host.info("keyspace")["db0"].starts_with("keys=1,expires=0"));
+    // The sizes of the host's keys, where the host tells them.
+    let all = port.info("everything");
+    assert!(!all.keys().any(|name| name.contains("_distrib_")), "{all:?}");
     port.ok("FLUSHALL");
     assert_eq!(port.run("INFO keyspace").text().lines().count(), 1);
+
+    // Valkey tells whether clients are paused, and those of the port are then, too.
+    host.ok("CLIENT PAUSE 100000 WRITE");
+    let paused = |client: &mut Client| {
+        let fields = client.info("clients").into_iter();
+        let fields =
+            fields.filter(|(name, _)| matches!(&**name, "paused_reason" | "paused_actions"));
+        fields.collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(paused(&mut port), paused(&mut host));
 }
 
 #[test]

@@ -114,6 +114,11 @@ fn lettuce() {
 }
 
 #[test]
+fn redisson() {
+    run("MIDI_CLIENT_REDISSON");
+}
+
+#[test]
 fn java_memcached() {
     run("MIDI_CLIENT_JAVA_MEMCACHED");
 }

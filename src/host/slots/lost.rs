@@ -145,7 +145,7 @@ impl SlotOwners {
         }
     }
 
-    /// Compares the owners with those of the last look. This node gets keys of the slots `importing`
+    /// Compares the owners with those of the last look. Of the slots `importing` this node gets keys
     /// before it owns them.
     fn compare(&mut self, ctx: Ctx<'_>, owners: Vec<Owner>, importing: &BTreeSet<u16>) {
         for (slot, owner) in (0..).zip(&owners) {

@@ -93,7 +93,7 @@ pub enum ParsedRequest<'i> {
     NoLine,
     /// The beginning of a request, of which so many bytes are missing.
     Incomplete(usize),
-    /// A line that is too long.
+    /// A line that is too long, or a request of the binary protocol.
     TooLong,
 }
 
@@ -103,6 +103,9 @@ const BAD_EXPIRY: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+
+/// The first byte of each request of memcached's binary protocol.
+const BINARY_REQUEST: u8 = 0x80;
 
 /// The most words of a line that are looked at, but for keys.
 const WORDS: usize = 8;
@@ -187,7 +190,9 @@ pub(super) fn parse_other(input: &[u8], most: usize, seen: usize) -> ParsedReque
 fn without_end(input: &[u8]) -> ParsedRequest<'_> {
     let line = &input[input.iter().position(|&byte| byte != b' ').unwrap_or(input.len())..];
     let may_be_long = line.starts_with(b"get ") || line.starts_with(b"gets ");
-    if input.len() > MEMCACHED_LINE_BYTES && !may_be_long {
+    // Else a client of the binary protocol would wait for a reply that never comes.
+    let is_binary = input.first() == Some(&BINARY_REQUEST);
+    if is_binary || input.len() > MEMCACHED_LINE_BYTES && !may_be_long {
         return ParsedRequest::TooLong;
     }
     ParsedRequest::NoLine

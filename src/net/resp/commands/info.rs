@@ -99,6 +99,8 @@ impl<'a> InfoOfPort<'a> {
     fn field(&self, section: &str, name: &str, hosts: &str) -> Option<String> {
         match section {
             "Server" if name == "tcp_port" => Some(tcp_port(self.shared).to_string()),
+            // Whether the host's clients are paused: the port's are then, too.
+            "Clients" if name.starts_with("paused_") => None,
             "Clients" => Some(self.about_clients(name).to_string()),
             "Memory" => self.about_memory(name),
             "Stats" => self.about_commands(name).or_else(|| self.about_the_port(name, hosts)),
@@ -264,6 +266,9 @@ impl<'a> InfoOfPort<'a> {
     }
 }
 
+/// Sections whose lines are about the host's commands, errors and keys.
+const OF_OTHERS: [&str; 5] = ["Commandstats", "Latencystats", "Errorstats", "Keyspace", "Keysizes"];
+
 /// The beginnings of fields of Stats that remain the host's.
 const OF_THE_HOST: [&str; 12] = [
     "sync_",
@@ -319,7 +324,7 @@ fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
             out.push_str(line);
             continue;
         };
-        if matches!(section, "Commandstats" | "Latencystats" | "Errorstats" | "Keyspace") {
+        if OF_OTHERS.contains(&section) {
             continue;
         }
         match report.field(section, name, value) {
