@@ -145,8 +145,8 @@ impl SlotOwners {
         }
     }
 
-    /// Compares the owners with those of the last look. Of the slots `importing` this node gets keys
-    /// before it owns them.
+    /// Compares the owners with those of the last look. This node gets keys of the slots
+    /// `importing` before it owns them.
     fn compare(&mut self, ctx: Ctx<'_>, owners: Vec<Owner>, importing: &BTreeSet<u16>) {
         for (slot, owner) in (0..).zip(&owners) {
             let before = self.owners.as_ref().map(|before| before[usize::from(slot)]);
