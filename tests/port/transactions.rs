@@ -637,3 +637,38 @@ fn watch_waits_for_a_unit_of_the_host() {
     client.ok("SET a 2");
     assert_eq!(exec(&mut client, &["PING"]), Value::NullArray);
 }
+
+/// A command may lack the key by which its shard is found, as `OBJECT HELP` does.
+#[test]
+fn every_command_with_few_arguments_runs_beside_others() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut client = ported.client();
+    // The connection goes on behind these in another way, or without a reply.
+    let others =
+        ["quit", "reset", "subscribe", "hello", "client", "multi", "exec", "discard", "watch"];
+    let commands: Vec<(String, usize)> = client
+        .run("COMMAND")
+        .array()
+        .iter()
+        .map(|command| {
+            let [name, arity, ..] = &command.clone().array()[..] else { panic!("{command:?}") };
+            (name.text(), arity.integer().unsigned_abs() as usize)
+        })
+        .filter(|(name, _)| !others.iter().any(|other| name.ends_with(other)))
+        .collect();
+    assert!(commands.len() > 100, "{}", commands.len());
+    for (name, arity) in &commands {
+        for word in ["help", "1"] {
+            let call = format!("{name}{}", format!(" {word}").repeat(arity - 1));
+            for number in 0..8 {
+                let lines = [&*call, &format!("GET k{number}")];
+                let replies = exec(&mut client, &lines);
+                assert!(
+                    replies.is_error() || replies.clone().array().len() == 2,
+                    "{call}: {replies:?}"
+                );
+            }
+        }
+    }
+    assert_eq!(client.run("PING"), Value::Simple(b"PONG".to_vec()));
+}

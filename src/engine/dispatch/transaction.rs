@@ -107,9 +107,13 @@ impl Engine {
         true
     }
 
-    /// Adds the shards that a call of a short command needs.
+    /// Adds the shards that a call of a short command needs: those that [`Holding::run`] looks for.
     #[inline]
     pub fn add_shards(&self, call: &Call<'_>, shards: &mut ShardNumbers) {
+        if call.row().is_on_one_shard(call.args.len()) {
+            // Its key may be missing: OBJECT HELP.
+            return shards.push(self.shards().of_key(call.first_key()));
+        }
         for key in call.row().key_arguments(&call.args) {
             shards.push(self.shards().of_key(key));
         }

@@ -357,5 +357,7 @@ pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mu
 /// Its place among those held.
 #[inline]
 pub(super) fn place_of(held: &ManyHeld<'_>, shard: u32) -> usize {
-    held.partition_point(|&(number, _)| number < shard)
+    let place = held.partition_point(|&(number, _)| number < shard);
+    debug_assert!(held.get(place).is_some_and(|&(number, _)| number == shard), "it is not held");
+    place
 }
