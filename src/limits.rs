@@ -493,7 +493,7 @@ pub const OWNERS_SHARE: u32 = 1000;
 /// The same after a command that may change what this node owns. Anyone can send it, so it has a
 /// bound; but a slot that comes and goes between two looks keeps midi's keys.
 pub const OWNERS_SHARE_AT_COMMANDS: u32 = 20;
-/// How long after a SETSLOT MIGRATING each command asks the host whether the slot of its keys
-/// migrates. SETSLOT is executed long after it was seen in a transaction, or on Valkey with
+/// How long after a SETSLOT MIGRATING each command on keys of its slot asks the host whether the
+/// slot migrates. SETSLOT is executed long after it was seen in a transaction, or on Valkey with
 /// replicas. If that takes longer, it is noticed when the host is next asked for the owners.
 pub const SETSLOT_TAKES: Duration = Duration::from_secs(10);

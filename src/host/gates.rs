@@ -257,6 +257,7 @@ impl HostGates {
         let is_logged = aof || here.backlog.may_be_there();
         let is_paused = paused >= Paused::Writes;
         let comes = !replica && here.slots.coming.get();
+        let gives = !replica && here.slots.gives.get();
         let pausing = is_paused || here.doing.hands_over.get() || comes;
         let gates = Gates::OPEN
             .and_if(loads, Gates::LOADING)
@@ -266,7 +267,7 @@ impl HostGates {
             )
             .and_if(paused == Paused::All, Gates::PAUSED)
             .and_if(is_paused, Gates::WRITES_PAUSED)
-            .and_if(pausing && is_logged || as_master, Gates::WORKERS_PAUSED)
+            .and_if(pausing && is_logged || as_master || gives, Gates::WORKERS_PAUSED)
             .and_if(replica && !as_master, Gates::READ_ONLY)
             .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::HOST_READ_ONLY)
             .and_if(self.disk_error.get(), Gates::DISK_ERROR)

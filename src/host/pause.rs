@@ -85,11 +85,6 @@ impl Pause {
         is_on(locked) || self.was_lately() || self.may_begin.get()
     }
 
-    /// Whether a pause may hold up commands that write nothing.
-    pub fn holds_up_all(&self, locked: Locked<'_>) -> bool {
-        self.now(locked) == Paused::All || self.may_begin.get() && self.sent_of_all.get()
-    }
-
     /// A CLIENT PAUSE is about to be executed, queued or refused: any client can send it, even one
     /// that has not logged in. A filter learns no more than that, and the host does not report
     /// which kind is in force.

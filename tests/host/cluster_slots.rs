@@ -220,15 +220,56 @@ fn a_slot_that_migrates_unseen_gets_no_keys() {
 #[test]
 fn a_setslot_that_is_refused_changes_nothing() {
     let [first, second] = &two_nodes(&Mode::Pool.builder());
-    let (mut admin, to) = (first.client(), id(second));
-    admin.ok("ACL SETUSER other on nopass ~* &* +@all -cluster");
-    let (mut other, mut writer) = (first.client(), first.client());
+    first.client().ok("ACL SETUSER other on nopass ~* &* +@all -cluster");
+    let mut other = first.client();
     other.ok("AUTH other x");
-    for number in 0..1000 {
-        let reply = other.run(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {to}"));
-        assert!(reply.text().starts_with("NOPERM"));
-        writer.ok(&format!("MIDI.SET {{bar}}{number} v"));
-        assert_eq!(writer.integer(&format!("MIDI.DEL {{bar}}{number}")), 1);
+    let (line, ended) =
+        (format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", id(second)), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _stop = StopAtEnd(&ended);
+            let mut writer = first.client();
+            for number in 0..3000 {
+                writer.ok(&format!("MIDI.SET {{bar}}{number} v"));
+                assert_eq!(writer.integer(&format!("MIDI.DEL {{bar}}{number}")), 1);
+            }
+        });
+        while !ended.load(Ordering::Relaxed) {
+            assert!(other.run(&line).text().starts_with("NOPERM"));
+        }
+    });
+}
+
+/// Either the slot goes, or a write on it is answered OK.
+#[test]
+fn a_slot_does_not_go_with_writes_that_are_under_way() {
+    for mode in Mode::tried() {
+        let [first, second] = &two_nodes(&mode.builder());
+        let (mine, others) = (id(first), id(second));
+        let (mut giver, mut gone) = (first.client(), 0);
+        let mut writers: Vec<Client> = (0..6).map(|_| first.client()).collect();
+        for round in 0..600 {
+            let action = if round % 2 == 0 { "NODE" } else { "MIGRATING" };
+            let line = format!("CLUSTER SETSLOT {SLOT} {action} {others}");
+            for (number, writer) in writers.iter_mut().enumerate() {
+                if number == round % 6 {
+                    giver.send_line(&line);
+                }
+                writer.send_line(&format!("MIDI.SET {{bar}}{number} v"));
+            }
+            let goes = giver.read() == Value::ok();
+            let replies: Vec<Value> = writers.iter_mut().map(Client::read).collect();
+            let written = replies.iter().filter(|reply| **reply == Value::ok()).count();
+            if goes {
+                // Those before it would have had it refused.
+                assert_eq!(written, 0, "{mode:?} {action}: {replies:?}");
+                giver.ok(&format!("CLUSTER SETSLOT {SLOT} NODE {mine}"));
+                giver.ok(&format!("CLUSTER SETSLOT {SLOT} STABLE"));
+                gone += 1;
+            }
+            giver.run("MIDI.FLUSHALL");
+        }
+        println!("{mode:?}: {gone} of 600");
     }
 }
 
@@ -239,12 +280,16 @@ fn a_setslot_that_is_refused_changes_nothing() {
 fn a_slot_is_not_given_away_behind_a_pause() {
     let [first, second] = &two_nodes(&Mode::Adaptive.builder());
     let (mut writer, mut giver, to) = (first.client(), first.client(), id(second));
-    first.client().ok("CLIENT PAUSE 200 ALL");
-    writer.send_line("MIDI.SET {bar}1 v");
-    let reply = giver.run(&format!("CLUSTER SETSLOT {SLOT} NODE {to}")).text();
-    assert!(reply.contains("clients are paused"), "{reply}");
-    assert_eq!(writer.read(), Value::ok());
-    assert_eq!(keys_in_slot(first), 1);
+    // Valkey holds it up for those of writes, too.
+    for kind in ["ALL", "WRITE"] {
+        first.client().ok(&format!("CLIENT PAUSE 200 {kind}"));
+        writer.send_line("MIDI.SET {bar}1 v");
+        let reply = giver.run(&format!("CLUSTER SETSLOT {SLOT} NODE {to}")).text();
+        assert!(reply.contains("clients are paused"), "{kind}: {reply}");
+        assert_eq!(writer.read(), Value::ok());
+        assert_eq!(keys_in_slot(first), 1);
+        assert_eq!(writer.integer("MIDI.DEL {bar}1"), 1);
+    }
 }
 
 /// A SETSLOT in a transaction is executed long after it was seen. What has come for the slot by

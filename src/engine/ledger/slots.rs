@@ -22,7 +22,7 @@ pub struct SlotCounts {
     databases: Box<[OnceLock<Box<Counters>>]>,
     /// Slots that another node has taken.
     lost: SlotSet,
-    /// Slots that this node gives away, key by key, and those of which that is not certain.
+    /// Slots that this node gives away, key by key.
     migrating: SlotSet,
 }
 
@@ -38,12 +38,13 @@ impl SlotSet {
         self.0[usize::from(slot / 64)].load(Ordering::Relaxed) >> (slot % 64) & 1 != 0
     }
 
-    fn add(&self, slot: u16) {
-        self.0[usize::from(slot / 64)].fetch_or(1 << (slot % 64), Ordering::Relaxed);
-    }
-
-    fn remove(&self, slot: u16) {
-        self.0[usize::from(slot / 64)].fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+    fn set(&self, slot: u16, is_in: bool) {
+        let (word, bit) = (&self.0[usize::from(slot / 64)], 1 << (slot % 64));
+        if is_in {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 
     fn become_those(&self, slots: &BTreeSet<u16>) {
@@ -88,17 +89,12 @@ impl SlotCounts {
         self.migrating.become_those(slots);
     }
 
-    /// This node may be about to give the slot away.
-    pub fn may_migrate(&self, slot: u16) {
-        self.migrating.add(slot);
+    /// Whether this node gives the slot away has changed.
+    pub fn set_migrating(&self, slot: u16, migrates: bool) {
+        self.migrating.set(slot, migrates);
     }
 
-    /// This node does not give the slot away after all.
-    pub fn stays(&self, slot: u16) {
-        self.migrating.remove(slot);
-    }
-
-    /// Whether this node gives the slot away, or may do so.
+    /// Whether this node gives the slot away.
     pub fn is_migrating(&self, slot: u16) -> bool {
         self.migrating.has(slot)
     }

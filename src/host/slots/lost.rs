@@ -23,10 +23,12 @@ use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 /// executed or refused.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    if instance().slots.may_change.get() {
-        migrating::settle(ctx);
+    if instance().slots.setslot_came.get() && migrating::settle(ctx) {
+        instance().slots.known.lock().look(ctx);
+    } else if instance().slots.may_change.get() {
         look(ctx);
     }
+    migrating::turn_ends(ctx);
 }
 
 /// A tenth of a second has passed.
@@ -45,15 +47,7 @@ fn look(ctx: Ctx<'_>) {
     if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
         known.forget();
     } else if known.next.as_ref().is_none_or(is_due) {
-        instance().slots.may_change.set(false);
-        let began = Instant::now();
-        if let Some(slots) = owners::ask(ctx) {
-            known.compare(ctx, slots.owners, &slots.importing);
-            known.are_migrating(ctx, slots.migrating);
-        }
-        let (ended, took) = (Instant::now(), began.elapsed());
-        let next = ended + OWNERS_ASKED_EVERY.max(took * OWNERS_SHARE);
-        known.next = Some((next, ended + took * OWNERS_SHARE_AT_COMMANDS));
+        known.look(ctx);
     }
 }
 
@@ -125,6 +119,19 @@ pub fn goes(ctx: Ctx<'_>, slots: impl Iterator<Item = u16> + Clone) {
 }
 
 impl SlotOwners {
+    /// Asks the host.
+    fn look(&mut self, ctx: Ctx<'_>) {
+        instance().slots.may_change.set(false);
+        let began = Instant::now();
+        if let Some(slots) = owners::ask(ctx) {
+            self.compare(ctx, slots.owners, &slots.importing);
+            self.are_migrating(ctx, slots.migrating);
+        }
+        let (ended, took) = (Instant::now(), began.elapsed());
+        let next = ended + OWNERS_ASKED_EVERY.max(took * OWNERS_SHARE);
+        self.next = Some((next, ended + took * OWNERS_SHARE_AT_COMMANDS));
+    }
+
     /// This node is a replica, or loads its data: its slots are not its own.
     fn forget(&mut self) {
         if self.owners.take().is_some() || !self.lost.is_empty() {

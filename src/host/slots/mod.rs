@@ -40,22 +40,27 @@ pub fn before_cluster(command: Filtered<'_>) {
         return;
     }
     let Some(slot) = slot_of_text(command.arg(2)) else { return };
-    if is(3, b"stable") {
-        return migrating::may_stay(slot);
-    }
     let is_mine = is(3, b"node") && is_my_id(command.arg(4));
     if is_mine || is(3, b"importing") {
-        return lost::may_come_back(Some(slot));
+        lost::may_come_back(Some(slot));
+    }
+    if is_mine || is(3, b"stable") {
+        return migrating::may_stay(slot);
     }
     let leaves = is(3, b"migrating") || is(3, b"node") && !lost::is_of_another(slot);
-    let keys = engine.ledger.slots.keys(slot);
-    // Newer hosts execute it after the pause, and no filter sees it then.
-    let is_held_up = instance().pause.holds_up_all(command.locked());
     // The host knows no id of another length.
-    if leaves && (keys > 0 || is_held_up) && command.arg(4).len() == NODE_ID {
-        command.replace(4, refusal(command.arg(4), slot, keys).as_bytes());
-    } else if is(3, b"migrating") {
-        migrating::may_migrate(slot);
+    if !leaves || command.arg(4).len() != NODE_ID {
+        return;
+    }
+    // Newer hosts execute it after the pause, and no filter sees it then.
+    let is_held_up = instance().pause.holds_up(command.locked());
+    let keys = || engine.ledger.slots.keys(slot);
+    if keys() == 0 && !is_held_up {
+        migrating::may_leave(command.locked(), slot);
+    }
+    // Workers may have written until then.
+    if keys() > 0 || is_held_up {
+        command.replace(4, refusal(command.arg(4), slot, keys()).as_bytes());
     }
 }
 

@@ -1,6 +1,6 @@
 //! For `slots`: slots that move.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -17,6 +17,10 @@ part! {
         pub may_change: Flag = Flag::new(false),
         /// For `slots::migrating`: this node may give slots away, key by key.
         pub may_migrate: Flag = Flag::new(true),
+        /// A SETSLOT has come in this turn of the main loop.
+        pub setslot_came: Flag = Flag::new(false),
+        /// It may give a slot away: workers do not write in the rest of this turn.
+        pub gives: Flag = Flag::new(false),
         /// For `slots::migration`: slots come to this node, with commands that must not be refused.
         pub coming: Flag = Flag::new(false),
         /// Slots leave this node now: the log must name the keys of its records, or they do not go
@@ -39,10 +43,11 @@ pub struct SlotOwners {
     pub left_over: BTreeSet<u16>,
     /// Those that this node gives away, key by key.
     pub migrating: BTreeSet<u16>,
-    /// Those of which a command has come in this turn that may let them migrate, or stay.
+    /// Those that it may yet begin to give away, by a command that was seen already, and until
+    /// when.
+    pub may_migrate: BTreeMap<u16, Instant>,
+    /// Those of the SETSLOTs of this turn.
     pub in_doubt: Vec<u16>,
-    /// Until when it may begin to give others away, by a command that was seen already.
-    pub may_migrate_until: Option<Instant>,
     /// When the next look is due, and when it may be at the earliest.
     pub next: Option<(Instant, Instant)>,
 }
