@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::replicas::{is_master, must_become_equal, wait_for_role};
+use crate::common::replicas::{Stopped, is_master, must_become_equal, wait_for_role};
 use crate::common::{
     Builder, Client, Mode, Random, Server, StopAtEnd, Value, at_once, redis_server, skip,
     wait_until,
@@ -44,6 +44,23 @@ fn two_nodes(builder: &Builder) -> [Server; 2] {
     }
     nodes[0].client().ok(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port()));
     wait_for_cluster(&nodes, 2);
+    nodes
+}
+
+/// The same, and a replica of the first.
+fn two_nodes_and_a_replica(builder: &Builder) -> [Server; 3] {
+    let [first, second] = two_nodes(builder);
+    let replica = node(builder.clone());
+    replica.client().ok(&format!("CLUSTER MEET 127.0.0.1 {}", first.port()));
+    let nodes = [first, second, replica];
+    wait_for_cluster(&nodes[..2], 3);
+    let [first, _, replica] = &nodes;
+    let mut client = replica.client();
+    let line = format!("CLUSTER REPLICATE {}", id(first));
+    wait_until("it knows its master", || client.run(&line) == Value::ok());
+    wait_until("the link is up", || {
+        client.info("replication").get("master_link_status").is_some_and(|status| status == "up")
+    });
     nodes
 }
 
@@ -273,6 +290,29 @@ fn a_slot_does_not_go_with_writes_that_are_under_way() {
     }
 }
 
+/// Valkey first has the replicas confirm it.
+#[test]
+fn a_slot_gets_no_keys_while_its_setslot_waits() {
+    let [first, second, replica] = &two_nodes_and_a_replica(&Mode::Pool.builder());
+    let (mut giver, mut client) = (first.client(), first.client());
+    for action in ["MIGRATING", "NODE"] {
+        let stopped = Stopped::stop(replica);
+        giver.send_line(&format!("CLUSTER SETSLOT {SLOT} {action} {}", id(second)));
+        // A key that is written before it would have it refused.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        for number in 0..50 {
+            let reply = client.run(&format!("MIDI.SET {{bar}}{number} v")).text();
+            assert!(
+                ["TRYAGAIN", "ASK", "MOVED"].iter().any(|error| reply.starts_with(error)),
+                "{action}: {reply}"
+            );
+        }
+        drop(stopped);
+        assert_eq!(giver.read(), Value::ok(), "{action}");
+        assert_eq!(keys_in_slot(first), 0, "{action}");
+    }
+}
+
 /// As under its own name, if the operator has renamed it.
 /// What is written before it would be lost: newer hosts execute it when the pause ends, and no
 /// module sees that.
@@ -388,18 +428,7 @@ fn keys_that_come_for_a_lost_slot_stay() {
 
 #[test]
 fn a_failover_removes_nothing() {
-    let [first, second] = two_nodes(&Mode::Adaptive.builder());
-    let replica = node(Mode::Adaptive.builder());
-    replica.client().ok(&format!("CLUSTER MEET 127.0.0.1 {}", first.port()));
-    let nodes = [first, second, replica];
-    wait_for_cluster(&nodes[..2], 3);
-    let [first, _, replica] = &nodes;
-    let mut client = replica.client();
-    let line = format!("CLUSTER REPLICATE {}", id(first));
-    wait_until("it knows its master", || client.run(&line) == Value::ok());
-    wait_until("the link is up", || {
-        client.info("replication").get("master_link_status").is_some_and(|status| status == "up")
-    });
+    let [first, _, replica] = &two_nodes_and_a_replica(&Mode::Adaptive.builder());
     for number in 0..500 {
         first.client().ok(&format!("MIDI.SET {{bar}}{number} v"));
     }

@@ -23,9 +23,10 @@ use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 /// executed or refused.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    if instance().slots.setslot_came.get() && migrating::settle(ctx) {
-        instance().slots.known.lock().look(ctx);
-    } else if instance().slots.may_change.get() {
+    let slots = &instance().slots;
+    if (slots.setslot_came.get() || slots.has_setters.get()) && migrating::settle(ctx) {
+        look_now(ctx);
+    } else if slots.may_change.get() {
         look(ctx);
     }
     migrating::turn_ends(ctx);
@@ -40,15 +41,33 @@ pub fn on_cron(ctx: Ctx<'_>) {
 
 /// Asks the host, if it is time.
 fn look(ctx: Ctx<'_>) {
-    let (engine, mut known) = (&instance().engine, instance().slots.known.lock());
-    let is_due = |&(next, earliest): &(Instant, Instant)| {
-        Instant::now() >= if instance().slots.may_change.get() { earliest } else { next }
-    };
-    if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
-        known.forget();
-    } else if known.next.as_ref().is_none_or(is_due) {
-        known.look(ctx);
+    let slots = &instance().slots;
+    if instance().engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
+        return slots.known.lock().forget();
     }
+    let due = slots.known.lock().next;
+    let is_due = due.is_none_or(|(next, earliest)| {
+        Instant::now() >= if slots.may_change.get() { earliest } else { next }
+    });
+    if is_due {
+        look_now(ctx);
+    }
+}
+
+/// Asks the host.
+fn look_now(ctx: Ctx<'_>) {
+    instance().slots.may_change.set(false);
+    let began = Instant::now();
+    // Not under the lock: our filter sees the question, too.
+    let slots = owners::ask(ctx);
+    let mut known = instance().slots.known.lock();
+    if let Some(slots) = slots {
+        known.compare(ctx, slots.owners, &slots.importing);
+        known.are_migrating(ctx, slots.migrating);
+    }
+    let (ended, took) = (Instant::now(), began.elapsed());
+    let next = ended + OWNERS_ASKED_EVERY.max(took * OWNERS_SHARE);
+    known.next = Some((next, ended + took * OWNERS_SHARE_AT_COMMANDS));
 }
 
 /// Whether another master had the slot when the host was last asked.
@@ -119,19 +138,6 @@ pub fn goes(ctx: Ctx<'_>, slots: impl Iterator<Item = u16> + Clone) {
 }
 
 impl SlotOwners {
-    /// Asks the host.
-    fn look(&mut self, ctx: Ctx<'_>) {
-        instance().slots.may_change.set(false);
-        let began = Instant::now();
-        if let Some(slots) = owners::ask(ctx) {
-            self.compare(ctx, slots.owners, &slots.importing);
-            self.are_migrating(ctx, slots.migrating);
-        }
-        let (ended, took) = (Instant::now(), began.elapsed());
-        let next = ended + OWNERS_ASKED_EVERY.max(took * OWNERS_SHARE);
-        self.next = Some((next, ended + took * OWNERS_SHARE_AT_COMMANDS));
-    }
-
     /// This node is a replica, or loads its data: its slots are not its own.
     fn forget(&mut self) {
         if self.owners.take().is_some() || !self.lost.is_empty() {

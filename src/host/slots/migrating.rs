@@ -14,13 +14,16 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use super::super::api::{Answer, Ctx, Level, log};
+use midi_module_api as raw;
+
+use super::super::api::{Answer, Ctx, Level, client_flags, log};
+use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::super::renamed::is_renamed;
-use super::super::state::slots::SlotOwners;
+use super::super::state::slots::{Setter, SlotOwners};
 use super::lost::is_of_another;
 use crate::command::slot::{name_in, slot_of};
-use crate::engine::{Call, Gates, Locked};
+use crate::engine::{Call, Gates};
 use crate::limits::SETSLOT_TAKES;
 
 /// The beginning of a name that no key has. NULs in front of a name leave its slot as it is.
@@ -35,12 +38,13 @@ pub fn has_key_there(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     }
 }
 
-/// Whether the slot of this key migrates.
+/// Whether the slot of this key migrates. It may be another node's.
 #[inline]
 pub fn migrates(ctx: Ctx<'_>, key: &[u8]) -> bool {
-    instance().slots.may_migrate.get() && is_leaving(ctx, key)
+    instance().slots.may_migrate.get() && is_leaving(ctx, key) && !is_of_another(slot_of(key))
 }
 
+/// The same, if the slot is this node's.
 #[cold]
 fn is_leaving(ctx: Ctx<'_>, key: &[u8]) -> bool {
     let engine = &instance().engine;
@@ -49,10 +53,19 @@ fn is_leaving(ctx: Ctx<'_>, key: &[u8]) -> bool {
         return false;
     }
     let slot = slot_of(key);
-    !engine.gates().has(Gates::READ_ONLY)
-        && may_leave_now(slot)
-        && serves(ctx, slot) == Some(false)
-        && !is_of_another(slot)
+    if engine.gates().has(Gates::READ_ONLY) || !may_leave_now(slot) {
+        return false;
+    }
+    is_given(ctx, slot) || serves(ctx, slot) == Some(false)
+}
+
+/// Whether a client waits for the end of a SETSLOT that gives the slot away, or has waited in this
+/// turn.
+fn is_given(ctx: Ctx<'_>, slot: u16) -> bool {
+    let known = instance().slots.known.lock();
+    let mut of_slot = known.setters.iter().filter(|setter| setter.slot == slot && setter.gives);
+    // Who runs a command does not wait.
+    of_slot.any(|setter| setter.waited || setter.client != ctx.client_id() && setter.waits())
 }
 
 /// Whether the slot migrates, or may have begun to.
@@ -63,12 +76,23 @@ fn may_leave_now(slot: u16) -> bool {
         || instance().engine.ledger.slots.is_migrating(slot)
 }
 
+impl Setter {
+    /// Whether it waits for the end of SETSLOT: Valkey first asks the replicas. Who was refused
+    /// does not wait.
+    fn waits(&self) -> bool {
+        client_flags(self.client) & raw::REDISMODULE_CLIENTINFO_FLAG_BLOCKED != 0
+    }
+}
+
 /// Whether the host runs a command on a key of the slot that it does not have: not if the slot
 /// migrates, or is another node's. `None` if it has no such command by its usual name.
 fn serves(ctx: Ctx<'_>, slot: u16) -> Option<bool> {
     let key = [NO_KEY, &name_in(slot)].concat();
     for (command, name) in [(c"EXISTS", "exists"), (c"TTL", "ttl"), (c"STRLEN", "strlen")] {
-        if matches!(ctx.call(command, &[&key]), Answer::Number(_)) {
+        instance().slots.asks.set(true);
+        let answer = ctx.call(command, &[&key]);
+        instance().slots.asks.set(false);
+        if matches!(answer, Answer::Number(_)) {
             return Some(true);
         }
         if !is_renamed(ctx.locked(), name) {
@@ -80,29 +104,59 @@ fn serves(ctx: Ctx<'_>, slot: u16) -> Option<bool> {
 
 /// A SETSLOT that may give a slot away is about to be executed, queued or refused. Any client can
 /// send it. No worker writes from here on, until it is known.
-pub fn may_leave(locked: Locked<'_>, slot: u16) {
-    let slots = &instance().slots;
+pub fn may_leave(command: Filtered<'_>, slot: u16) {
+    let (slots, locked) = (&instance().slots, command.locked());
     slots.known.lock().may_migrate.insert(slot, Instant::now() + SETSLOT_TAKES);
     slots.may_migrate.set(true);
     if !slots.gives.replace(true) {
         instance().gates.look(instance().ctx(locked));
     }
-    may_stay(slot);
+    note(command, slot, true);
 }
 
 /// The same for a SETSLOT that may give the slot to this node, or leave it there.
-pub fn may_stay(slot: u16) {
-    instance().slots.known.lock().in_doubt.push(slot);
-    instance().slots.setslot_came.set(true);
+pub fn may_stay(command: Filtered<'_>, slot: u16) {
+    note(command, slot, false);
 }
 
-/// The main loop is about to sleep: the SETSLOTs of this turn have been executed, or have not. Is
-/// anything not as it is known to be?
+fn note(command: Filtered<'_>, slot: u16, gives: bool) {
+    let (slots, mut known) = (&instance().slots, instance().slots.known.lock());
+    let setter = command.client_id().map(|client| Setter { slot, client, gives, waited: false });
+    known.setters.extend(setter);
+    known.in_doubt.push(slot);
+    slots.has_setters.set(!known.setters.is_empty());
+    slots.setslot_came.set(true);
+}
+
+/// A client sends any command: its SETSLOT, if it has sent one, is over. Not if it waited: Valkey
+/// gives its number to what modules call meanwhile, and ends where it is asked about that.
+#[cold]
+pub fn sends_another(command: Filtered<'_>) {
+    if !instance().slots.asks.get() {
+        let mut known = instance().slots.known.lock();
+        let sender = command.client_id();
+        known.setters.retain(|setter| sender != Some(setter.client) || setter.waited);
+    }
+}
+
+/// The main loop is about to sleep: the SETSLOTs of this turn have been executed, or have not, or
+/// wait. Is anything not as it is known to be?
 pub fn settle(ctx: Ctx<'_>) -> bool {
     let slots = &instance().slots;
     slots.setslot_came.set(false);
-    let in_doubt = std::mem::take(&mut slots.known.lock().in_doubt);
-    in_doubt.into_iter().fold(false, |has_changed, slot| has_changed | differs(ctx, slot))
+    let (in_doubt, over) = {
+        let mut known = slots.known.lock();
+        let over: Vec<Setter> = known.setters.extract_if(.., |setter| !setter.waits()).collect();
+        known.setters.iter_mut().for_each(|setter| setter.waited = true);
+        slots.has_setters.set(!known.setters.is_empty());
+        (std::mem::take(&mut known.in_doubt), over)
+    };
+    // Who has waited was not refused, and may have changed what only CLUSTER NODES tells.
+    let has_waited = over.iter().any(|setter| setter.waited);
+    let settled = in_doubt.into_iter().chain(over.into_iter().map(|setter| setter.slot));
+    let has_changed = settled.fold(has_waited, |changed, slot| changed | differs(ctx, slot));
+    slots.known.lock().close_given();
+    has_changed
 }
 
 fn differs(ctx: Ctx<'_>, slot: u16) -> bool {
@@ -130,10 +184,18 @@ pub fn turn_ends(ctx: Ctx<'_>) {
 }
 
 impl SlotOwners {
+    /// Slots whose SETSLOT waits count as migrating.
+    fn close_given(&self) {
+        let counts = &instance().engine.ledger.slots;
+        let givers = self.setters.iter().filter(|setter| setter.gives);
+        givers.for_each(|setter| counts.set_migrating(setter.slot, true));
+    }
+
     /// The host has been asked which slots migrate.
     pub(super) fn are_migrating(&mut self, ctx: Ctx<'_>, slots: BTreeSet<u16>) {
         let counts = &instance().engine.ledger.slots;
         counts.migrate(&slots);
+        self.close_given();
         for &slot in slots.difference(&self.migrating) {
             let keys = counts.keys(slot);
             if keys > 0 {
@@ -146,8 +208,9 @@ impl SlotOwners {
         }
         self.migrating = slots;
         self.may_migrate.retain(|_, until| *until > Instant::now());
-        let may_migrate = !self.migrating.is_empty() || !self.may_migrate.is_empty();
-        instance().slots.may_migrate.set(may_migrate);
+        let none =
+            self.migrating.is_empty() && self.may_migrate.is_empty() && self.setters.is_empty();
+        instance().slots.may_migrate.set(!none);
     }
 
     /// This node is a replica, or loads its data: it gives no slot away.

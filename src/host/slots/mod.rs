@@ -44,8 +44,8 @@ pub fn before_cluster(command: Filtered<'_>) {
     if is_mine || is(3, b"importing") {
         lost::may_come_back(Some(slot));
     }
-    if is_mine || is(3, b"stable") {
-        return migrating::may_stay(slot);
+    if is_mine || is(3, b"importing") || is(3, b"stable") {
+        return migrating::may_stay(command, slot);
     }
     let leaves = is(3, b"migrating") || is(3, b"node") && !lost::is_of_another(slot);
     // The host knows no id of another length.
@@ -56,7 +56,7 @@ pub fn before_cluster(command: Filtered<'_>) {
     let is_held_up = instance().pause.holds_up(command.locked());
     let keys = || engine.ledger.slots.keys(slot);
     if keys() == 0 && !is_held_up {
-        migrating::may_leave(command.locked(), slot);
+        migrating::may_leave(command, slot);
     }
     // Workers may have written until then.
     if keys() > 0 || is_held_up {

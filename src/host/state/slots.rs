@@ -21,6 +21,10 @@ part! {
         pub setslot_came: Flag = Flag::new(false),
         /// It may give a slot away: workers do not write in the rest of this turn.
         pub gives: Flag = Flag::new(false),
+        /// The host is asked whether it serves a slot.
+        pub asks: Flag = Flag::new(false),
+        /// Whether there are clients whose SETSLOT may not be over.
+        pub has_setters: Flag = Flag::new(false),
         /// For `slots::migration`: slots come to this node, with commands that must not be refused.
         pub coming: Flag = Flag::new(false),
         /// Slots leave this node now: the log must name the keys of its records, or they do not go
@@ -48,8 +52,22 @@ pub struct SlotOwners {
     pub may_migrate: BTreeMap<u16, Instant>,
     /// Those of the SETSLOTs of this turn.
     pub in_doubt: Vec<u16>,
+    /// The clients whose SETSLOT may not be over.
+    pub setters: Vec<Setter>,
     /// When the next look is due, and when it may be at the earliest.
     pub next: Option<(Instant, Instant)>,
+}
+
+/// A client of the host that has sent a SETSLOT, and nothing since.
+pub struct Setter {
+    /// The slot.
+    pub slot: u16,
+    /// The client's number.
+    pub client: u64,
+    /// Whether this node may give the slot away by it.
+    pub gives: bool,
+    /// Whether the client waited for its end when the last turn ended.
+    pub waited: bool,
 }
 
 /// The owner of a slot.
