@@ -43,7 +43,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     if here.unit.is_open.get() {
         guarded(false, || end_if_over(command.locked()));
     }
-    if here.slots.has_setters.get() {
+    if here.slots.is_unsettled.get() {
         guarded((), || slots::migrating::sends_another(command));
     }
     let name = command.arg(0);

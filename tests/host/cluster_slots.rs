@@ -313,7 +313,6 @@ fn a_slot_gets_no_keys_while_its_setslot_waits() {
     }
 }
 
-/// As under its own name, if the operator has renamed it.
 /// What is written before it would be lost: newer hosts execute it when the pause ends, and no
 /// module sees that.
 #[test]
@@ -351,6 +350,7 @@ fn keys_that_come_behind_a_queued_setslot_stay() {
     assert_eq!(keys_in_slot(first), 1);
 }
 
+/// As under its own name, if the operator has renamed it.
 #[test]
 fn a_renamed_cluster_command_is_seen() {
     let builder = Mode::Adaptive.builder().config("rename-command CLUSTER KLUSTER");

@@ -89,7 +89,7 @@ impl SlotCounts {
         self.migrating.become_those(slots);
     }
 
-    /// Whether this node gives the slot away has changed.
+    /// Sets whether this node gives the slot away.
     pub fn set_migrating(&self, slot: u16, migrates: bool) {
         self.migrating.set(slot, migrates);
     }

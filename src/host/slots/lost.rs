@@ -24,7 +24,7 @@ use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
     let slots = &instance().slots;
-    if (slots.setslot_came.get() || slots.has_setters.get()) && migrating::settle(ctx) {
+    if slots.is_unsettled.get() && migrating::settle(ctx) {
         look_now(ctx);
     } else if slots.may_change.get() {
         look(ctx);

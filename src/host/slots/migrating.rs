@@ -123,13 +123,13 @@ fn note(command: Filtered<'_>, slot: u16, gives: bool) {
     let (slots, mut known) = (&instance().slots, instance().slots.known.lock());
     let setter = command.client_id().map(|client| Setter { slot, client, gives, waited: false });
     known.setters.extend(setter);
-    known.in_doubt.push(slot);
-    slots.has_setters.set(!known.setters.is_empty());
-    slots.setslot_came.set(true);
+    known.in_doubt.insert(slot);
+    slots.is_unsettled.set(true);
 }
 
-/// A client sends any command: its SETSLOT, if it has sent one, is over. Not if it waited: Valkey
-/// gives its number to what modules call meanwhile, and ends where it is asked about that.
+/// A client sends any command: its SETSLOT, if it has sent one, is over. This says nothing of one
+/// that waited: Valkey 9.1 gives its id to commands that modules call meanwhile, and crashes if it
+/// is asked about that id within them.
 #[cold]
 pub fn sends_another(command: Filtered<'_>) {
     if !instance().slots.asks.get() {
@@ -140,25 +140,26 @@ pub fn sends_another(command: Filtered<'_>) {
 }
 
 /// The main loop is about to sleep: the SETSLOTs of this turn have been executed, or have not, or
-/// wait. Is anything not as it is known to be?
+/// wait. Returns whether they have changed anything.
 pub fn settle(ctx: Ctx<'_>) -> bool {
     let slots = &instance().slots;
-    slots.setslot_came.set(false);
-    let (in_doubt, over) = {
+    let (in_doubt, has_waited) = {
         let mut known = slots.known.lock();
         let over: Vec<Setter> = known.setters.extract_if(.., |setter| !setter.waits()).collect();
         known.setters.iter_mut().for_each(|setter| setter.waited = true);
-        slots.has_setters.set(!known.setters.is_empty());
-        (std::mem::take(&mut known.in_doubt), over)
+        slots.is_unsettled.set(!known.setters.is_empty());
+        let mut in_doubt = std::mem::take(&mut known.in_doubt);
+        in_doubt.extend(over.iter().map(|setter| setter.slot));
+        (in_doubt, over.iter().any(|setter| setter.waited))
     };
     // Who has waited was not refused, and may have changed what only CLUSTER NODES tells.
-    let has_waited = over.iter().any(|setter| setter.waited);
-    let settled = in_doubt.into_iter().chain(over.into_iter().map(|setter| setter.slot));
-    let has_changed = settled.fold(has_waited, |changed, slot| changed | differs(ctx, slot));
+    let changed =
+        in_doubt.into_iter().fold(has_waited, |changed, slot| changed | differs(ctx, slot));
     slots.known.lock().close_given();
-    has_changed
+    changed
 }
 
+/// Whether a slot is not as it was known to be: asks the host, and notes whether it migrates.
 fn differs(ctx: Ctx<'_>, slot: u16) -> bool {
     let counts = &instance().engine.ledger.slots;
     let (is_known, is_others) = (counts.is_migrating(slot), is_of_another(slot));
@@ -175,7 +176,7 @@ fn differs(ctx: Ctx<'_>, slot: u16) -> bool {
     }
 }
 
-/// Workers write again.
+/// The SETSLOTs of this turn are settled: workers write again.
 pub fn turn_ends(ctx: Ctx<'_>) {
     if instance().slots.gives.take() {
         instance().gates.look(ctx);

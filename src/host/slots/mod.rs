@@ -40,11 +40,11 @@ pub fn before_cluster(command: Filtered<'_>) {
         return;
     }
     let Some(slot) = slot_of_text(command.arg(2)) else { return };
-    let is_mine = is(3, b"node") && is_my_id(command.arg(4));
-    if is_mine || is(3, b"importing") {
+    let comes = is(3, b"importing") || is(3, b"node") && is_my_id(command.arg(4));
+    if comes {
         lost::may_come_back(Some(slot));
     }
-    if is_mine || is(3, b"importing") || is(3, b"stable") {
+    if comes || is(3, b"stable") {
         return migrating::may_stay(command, slot);
     }
     let leaves = is(3, b"migrating") || is(3, b"node") && !lost::is_of_another(slot);

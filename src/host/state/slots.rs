@@ -17,14 +17,12 @@ part! {
         pub may_change: Flag = Flag::new(false),
         /// For `slots::migrating`: this node may give slots away, key by key.
         pub may_migrate: Flag = Flag::new(true),
-        /// A SETSLOT has come in this turn of the main loop.
-        pub setslot_came: Flag = Flag::new(false),
-        /// It may give a slot away: workers do not write in the rest of this turn.
+        /// Whether what became of a SETSLOT is not known yet.
+        pub is_unsettled: Flag = Flag::new(false),
+        /// One of this turn may give a slot away: workers do not write in the rest of the turn.
         pub gives: Flag = Flag::new(false),
         /// The host is asked whether it serves a slot.
         pub asks: Flag = Flag::new(false),
-        /// Whether there are clients whose SETSLOT may not be over.
-        pub has_setters: Flag = Flag::new(false),
         /// For `slots::migration`: slots come to this node, with commands that must not be refused.
         pub coming: Flag = Flag::new(false),
         /// Slots leave this node now: the log must name the keys of its records, or they do not go
@@ -51,7 +49,7 @@ pub struct SlotOwners {
     /// when.
     pub may_migrate: BTreeMap<u16, Instant>,
     /// Those of the SETSLOTs of this turn.
-    pub in_doubt: Vec<u16>,
+    pub in_doubt: BTreeSet<u16>,
     /// The clients whose SETSLOT may not be over.
     pub setters: Vec<Setter>,
     /// When the next look is due, and when it may be at the earliest.
@@ -62,7 +60,7 @@ pub struct SlotOwners {
 pub struct Setter {
     /// The slot.
     pub slot: u16,
-    /// The client's number.
+    /// The client's id.
     pub client: u64,
     /// Whether this node may give the slot away by it.
     pub gives: bool,
