@@ -11,7 +11,7 @@ use super::instance::instance;
 use super::persistence::hand_over::{self, Logging, confirmed};
 use super::persistence::replay::quarantine;
 use super::persistence::{base, fork, loading, save_points, saving};
-use super::slots::{lost, migration};
+use super::slots::{self, lost, migration};
 use super::state::doing::ModuleStage;
 use super::state::persistence::LoadedFrom;
 use super::users::USERS;
@@ -214,8 +214,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     notifications::before_sleep(ctx);
     here.pause.turn_ends(locked);
     watch::before_sleep(locked);
-    lost::before_sleep(ctx);
-    migration::before_sleep(ctx);
+    slots::before_sleep(ctx);
     // Then slow work that others wait for, as far as the budget allows.
     lock::run_starving(ctx);
     turn::tell(engine, locked);

@@ -15,22 +15,9 @@ use std::time::Instant;
 use super::super::api::{Ctx, Level, log};
 use super::super::instance::instance;
 use super::super::state::slots::{Owner, SlotOwners};
-use super::{migrating, owners};
+use super::owners;
 use crate::engine::{Gates, remove_lost_keys, remove_lost_keys_now};
 use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
-
-/// The main loop is about to sleep: a command that may change what this node owns has been
-/// executed or refused.
-#[inline]
-pub fn before_sleep(ctx: Ctx<'_>) {
-    let slots = &instance().slots;
-    if slots.is_unsettled.get() && migrating::settle(ctx) {
-        look_now(ctx);
-    } else if slots.may_change.get() {
-        look(ctx);
-    }
-    migrating::turn_ends(ctx);
-}
 
 /// A tenth of a second has passed.
 pub fn on_cron(ctx: Ctx<'_>) {
@@ -40,7 +27,7 @@ pub fn on_cron(ctx: Ctx<'_>) {
 }
 
 /// Asks the host, if it is time.
-fn look(ctx: Ctx<'_>) {
+pub(super) fn look(ctx: Ctx<'_>) {
     let slots = &instance().slots;
     if instance().engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
         return slots.known.lock().forget();
@@ -55,7 +42,7 @@ fn look(ctx: Ctx<'_>) {
 }
 
 /// Asks the host.
-fn look_now(ctx: Ctx<'_>) {
+pub(super) fn look_now(ctx: Ctx<'_>) {
     instance().slots.may_change.set(false);
     let began = Instant::now();
     // Not under the lock: our filter sees the question, too.

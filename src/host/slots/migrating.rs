@@ -104,7 +104,7 @@ fn serves(ctx: Ctx<'_>, slot: u16) -> Option<bool> {
 
 /// A SETSLOT that may give a slot away is about to be executed, queued or refused. Any client can
 /// send it. No worker writes from here on, until it is known.
-pub fn may_leave(command: Filtered<'_>, slot: u16) {
+pub(super) fn may_leave(command: Filtered<'_>, slot: u16) {
     let (slots, locked) = (&instance().slots, command.locked());
     slots.known.lock().may_migrate.insert(slot, Instant::now() + SETSLOT_TAKES);
     slots.may_migrate.set(true);
@@ -115,7 +115,7 @@ pub fn may_leave(command: Filtered<'_>, slot: u16) {
 }
 
 /// The same for a SETSLOT that may give the slot to this node, or leave it there.
-pub fn may_stay(command: Filtered<'_>, slot: u16) {
+pub(super) fn may_stay(command: Filtered<'_>, slot: u16) {
     note(command, slot, false);
 }
 
@@ -141,7 +141,7 @@ pub fn sends_another(command: Filtered<'_>) {
 
 /// The main loop is about to sleep: the SETSLOTs of this turn have been executed, or have not, or
 /// wait. Returns whether they have changed anything.
-pub fn settle(ctx: Ctx<'_>) -> bool {
+pub(super) fn settle(ctx: Ctx<'_>) -> bool {
     let slots = &instance().slots;
     let (in_doubt, has_waited) = {
         let mut known = slots.known.lock();
@@ -177,7 +177,7 @@ fn differs(ctx: Ctx<'_>, slot: u16) -> bool {
 }
 
 /// The SETSLOTs of this turn are settled: workers write again.
-pub fn turn_ends(ctx: Ctx<'_>) {
+pub(super) fn turn_ends(ctx: Ctx<'_>) {
     if instance().slots.gives.take() {
         instance().gates.look(ctx);
         instance().engine.context().outside.wake_main();

@@ -35,9 +35,9 @@ pub fn before_flush() {
     }
 }
 
-/// The main loop is about to sleep.
+/// The turn is over: if a command has removed all keys in it, migrations end.
 #[inline]
-pub fn before_sleep(ctx: Ctx<'_>) {
+pub(super) fn turn_ends(ctx: Ctx<'_>) {
     if instance().slots.flushed.take() {
         ctx.call(c"CLUSTER", &[b"MIGRATION", b"CANCEL", b"ALL"]);
     }

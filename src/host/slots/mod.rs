@@ -11,15 +11,13 @@ pub mod migrating;
 pub mod migration;
 mod owners;
 
-use super::api::api;
+use super::api::Ctx;
 use super::context::Filtered;
 use super::instance::instance;
 use crate::command::Cluster;
 use crate::command::slot::slot_of_text;
 use crate::engine::Gates;
-
-/// How many bytes the id of a node has.
-const NODE_ID: usize = 40;
+use owners::{NODE_ID, is_my_id};
 
 /// A CLUSTER command is about to be executed, queued or refused. A SETSLOT that would give away a
 /// slot in which midi has keys gets a node id that no node has, with the reason in it. The host
@@ -64,6 +62,20 @@ pub fn before_cluster(command: Filtered<'_>) {
     }
 }
 
+/// The main loop is about to sleep: the CLUSTER commands of this turn have been executed or
+/// refused, or wait.
+#[inline]
+pub fn before_sleep(ctx: Ctx<'_>) {
+    let slots = &instance().slots;
+    if slots.is_unsettled.get() && migrating::settle(ctx) {
+        lost::look_now(ctx);
+    } else if slots.may_change.get() {
+        lost::look(ctx);
+    }
+    migrating::turn_ends(ctx);
+    migration::turn_ends(ctx);
+}
+
 /// The id of a node, and why the slot may not move there.
 fn refusal(id: &[u8], slot: u16, keys: u64) -> String {
     let config = instance().engine.config();
@@ -77,12 +89,4 @@ fn refusal(id: &[u8], slot: u16, keys: u64) -> String {
         "{id}: midi has {keys} keys in slot {slot}, which would stay behind. First run MIDI.EXPORT \
          * SLOT {slot} MOVE{each}"
     )
-}
-
-/// Whether this is the id of the host's own node.
-fn is_my_id(id: &[u8]) -> bool {
-    // SAFETY: no arguments; the host's own text of 40 bytes, or null outside of a cluster.
-    let mine = unsafe { api!(RedisModule_GetMyClusterID)() };
-    // SAFETY: as above.
-    !mine.is_null() && unsafe { std::slice::from_raw_parts(mine.cast::<u8>(), NODE_ID) } == id
 }

@@ -7,10 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use super::super::api::Ctx;
+use super::super::api::{Ctx, api};
 use super::super::state::slots::Owner;
-use super::is_my_id;
 use crate::command::slot::{SLOTS, slot_of_text};
+
+/// How many bytes the id of a node has.
+pub const NODE_ID: usize = 40;
 
 /// The words of a line before its first slot.
 const WORDS_BEFORE_SLOTS: usize = 8;
@@ -29,6 +31,14 @@ pub struct ClusterSlots {
 pub fn ask(ctx: Ctx<'_>) -> Option<ClusterSlots> {
     let nodes = ctx.call(c"CLUSTER", &[b"NODES"]).text()?;
     parse(&String::from_utf8(nodes).ok()?, is_my_id)
+}
+
+/// Whether this is the id of the host's own node.
+pub fn is_my_id(id: &[u8]) -> bool {
+    // SAFETY: no arguments; the host's own text of 40 bytes, or null outside of a cluster.
+    let mine = unsafe { api!(RedisModule_GetMyClusterID)() };
+    // SAFETY: as above.
+    !mine.is_null() && unsafe { std::slice::from_raw_parts(mine.cast::<u8>(), NODE_ID) } == id
 }
 
 fn parse(nodes: &str, is_mine: impl Fn(&[u8]) -> bool) -> Option<ClusterSlots> {
