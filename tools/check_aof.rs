@@ -2,8 +2,8 @@
 //! plain commands. See docs/persistence.md.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,35 +42,16 @@ fn main() -> ExitCode {
 
 /// The parts that a manifest lists, in order; or the file itself.
 fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if path.extension().is_none_or(|extension| extension != "manifest") {
-        return Ok(vec![path.into()]);
+    if path.extension().is_some_and(|extension| extension == "manifest") {
+        return aof::parts_of(path);
     }
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let text = fs::read_to_string(path)?;
-    let parts = text.lines().filter_map(|line| {
-        // `file NAME seq 1 type i`, perhaps in quotes; of type `h` are parts that are no longer
-        // needed.
-        let rest = line.strip_prefix("file ")?;
-        let (name, rest) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"')?,
-            None => rest.split_once(' ')?,
-        };
-        Some(folder.join(name)).filter(|_| !rest.contains("type h"))
-    });
-    Ok(parts.collect())
-}
-
-/// Opens a part to read its commands; `None` if it begins with an RDB.
-fn open(path: &Path) -> io::Result<Option<BufReader<File>>> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
-    let is_rdb = aof::is_rdb(file.fill_buf()?);
-    Ok((!is_rdb).then_some(file))
+    Ok(vec![path.into()])
 }
 
 /// Checks the parts one after the other. True if all are whole, or have been mended.
 fn check_all(files: &[PathBuf], fix: bool) -> io::Result<bool> {
     for (number, path) in files.iter().enumerate() {
-        let Some(file) = open(path)? else {
+        let Some(file) = aof::open(path)? else {
             println!("{}: begins with an RDB, which is not read", path.display());
             continue;
         };
@@ -126,7 +107,7 @@ fn cut(path: &Path, damage: &Damage, bytes: u64) -> io::Result<bool> {
 fn write_all(files: &[PathBuf]) -> io::Result<()> {
     let mut writer = Plain { out: io::stdout().lock(), db: b"0".to_vec(), in_multi: false };
     for path in files {
-        let Some(file) = open(path)? else {
+        let Some(file) = aof::open(path)? else {
             eprintln!("{}: begins with an RDB, which is not read", path.display());
             continue;
         };

@@ -141,14 +141,15 @@ static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 /// clients have of another one are to be none of its own.
 pub fn draw_new_base() {
     draw_number();
-    LAST_NUMBER.fetch_add(fastrand::u64(1 << 40..1 << 48), Ordering::Relaxed);
+    LAST_NUMBER.fetch_add(fastrand::u64(1 << 40..1 << 46), Ordering::Relaxed);
 }
 
 /// The next number of a change. They only grow in one process; a process begins at random, so that
-/// a number of another one is most probably none of its own.
+/// a number of another one is most probably none of its own. They stay below 2^53, as some clients
+/// read them as floating-point numbers.
 pub fn draw_number() -> u64 {
     if LAST_NUMBER.load(Ordering::Relaxed) == 0 {
-        let base = fastrand::u64(1 << 40..1 << 62);
+        let base = fastrand::u64(1 << 40..1 << 52);
         let _ = LAST_NUMBER.compare_exchange(0, base, Ordering::Relaxed, Ordering::Relaxed);
     }
     LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1

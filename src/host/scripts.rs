@@ -68,7 +68,7 @@ const UNTOUCHED: [&[u8]; 20] = [
 ];
 
 /// The name of the command that stands for all others.
-const UNSUPPORTED: &[u8] = b"midi.unsupported";
+pub const UNSUPPORTED: &str = "midi.unsupported";
 
 impl PortScripts {
     /// Whether the filter sees a command of a script of a port's client.
@@ -87,7 +87,7 @@ impl PortScripts {
                 command.replace_by(0, self.names.lock().of(named));
             }
             _ if is_in(&OF_HOST) || is_in(&UNTOUCHED) => return false,
-            _ => command.insert(0, UNSUPPORTED),
+            _ => command.insert(0, UNSUPPORTED.as_bytes()),
         }
         true
     }
@@ -97,7 +97,7 @@ impl PortScripts {
     #[cold]
     pub fn withhold(&self, command: Filtered<'_>, name: &[u8]) {
         if Named::find(name).is_none() {
-            command.insert(0, UNSUPPORTED);
+            command.insert(0, UNSUPPORTED.as_bytes());
         }
     }
 

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-use midi::command::record::{Record, header, part_of_text, select};
+use midi::command::record::{
+    RECORD_VERSION, Record, Words, header, part_of_text, raise_version, select,
+};
 use midi::store::Origin;
 
 use super::aof_base::turn_on;
@@ -449,4 +451,68 @@ fn nobody_else_may_send_a_journal() {
     let reply = send(&mut other);
     assert!(reply.text().starts_with("NOPERM "), "{reply:?}");
     assert_eq!(client.integer("MIDI.DBSIZE"), 0);
+}
+
+/// A record says what becomes of a value of its type: it makes no value of another.
+#[test]
+fn records_of_another_type_end_the_start() {
+    let mut server = empty();
+    let whole = fs::read(aof(&server)).expect("the AOF");
+    let append = Record::Append { key: b"k", bytes: b"more" };
+    let set_range = Record::SetRange { key: b"k", offset: 1, bytes: b"more" };
+    let fields = Words::List(&[b"f"]);
+    let (del, persist) =
+        (Record::HDel { key: b"k", fields }, Record::HPersist { key: b"k", fields });
+    for (made_by, record, whole_by) in [
+        ("MIDI.HSET k f v", append, "MIDI.SET k v"),
+        ("MIDI.HSET k f v", set_range, "MIDI.SET k v"),
+        ("MIDI.SET k v", del, "MIDI.HSET k f v"),
+        ("MIDI.SET k v", persist, "MIDI.HSET k f v"),
+    ] {
+        let mut text = text(0, &[record]);
+        raise_version(&mut text, RECORD_VERSION);
+        let file = |before| [&whole[..], &command(before), &journal(&text)].concat();
+        fs::write(aof(&server), file(made_by)).expect("the AOF");
+        let line = refusal(&mut server);
+        assert!(line.contains("a value of another type than its key has, at byte"), "{line}");
+        fs::write(aof(&server), file(whole_by)).expect("the AOF");
+        started(&mut server);
+        server.kill_hard();
+    }
+}
+
+/// The host goes on where its SELECT fails, in the database before.
+#[test]
+fn commands_of_databases_that_are_not_there_end_the_start() {
+    let mut server = empty();
+    let whole = fs::read(aof(&server)).expect("the AOF");
+    let begun = [whole, command("SELECT 0"), command("MIDI.SET k v")].concat();
+    let file = |lines: &[&str]| {
+        let behind: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+        [&begun[..], &behind].concat()
+    };
+    for (lines, name, db) in [
+        (&["SELECT 16", "MIDI.SET k w"][..], "MIDI.SET", 16),
+        (&["SELECT 20", "SET native 1", "FLUSHDB", "SELECT 0"], "FLUSHDB", 20),
+        (&["MULTI", "SELECT 17", "midi.del k", "EXEC"], "MIDI.DEL", 17),
+        (&["SWAPDB 1 16", "SELECT 1", "MIDI.SET k w"], "SWAPDB", 16),
+    ] {
+        fs::write(aof(&server), file(lines)).expect("the AOF");
+        let (line, path) = (refusal(&mut server), aof(&server));
+        let expected = format!("The AOF is not loaded: {name} of database {db} in ");
+        assert!(line.starts_with(&expected), "{line}");
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let end = format!("{name}, but there are 16: raise `databases`");
+        assert!(line.ends_with(&end), "{line}");
+    }
+    // The host's own keys are its own affair.
+    let text = journal(&text(0, &[set(b"journal", b"v")]));
+    let [select, moved] = ["SELECT 1", "MIDI.SET k w"].map(command);
+    let native = [file(&["SELECT 16", "SET native 1"]), text, select, moved].concat();
+    fs::write(aof(&server), native).expect("the AOF");
+    let mut client = started(&mut server);
+    assert_eq!(client.run("MIDI.GET k"), Value::bulk("v"));
+    assert_eq!(client.run("MIDI.GET journal"), Value::bulk("v"));
+    client.ok("SELECT 1");
+    assert_eq!(client.run("MIDI.GET k"), Value::bulk("w"));
 }

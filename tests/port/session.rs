@@ -632,6 +632,25 @@ fn client_reply_mutes_as_in_redis() {
     }
 }
 
+/// It would concern a part of EXEC's reply. Valkey refuses it from 9.1 on.
+#[test]
+fn client_reply_is_refused_in_multi() {
+    let ported = ported();
+    for mode in ["ON", "OFF", "SKIP"] {
+        for other in ["SET k v", "KEYS *", "EVAL 'return 1' 0", "WAIT 0 0", "PUBLISH c m"] {
+            let mut client = ported.client();
+            let lines = [&format!("CLIENT REPLY {mode}")[..], other, "EXEC", "PING a"];
+            client.send(format!("MULTI\r\n{}\r\n", lines.join("\r\n")).as_bytes());
+            let [begun, refused, queued, aborted, last] = std::array::from_fn(|_| client.read());
+            assert_eq!([begun, last], [Value::ok(), Value::bulk("a")]);
+            assert_eq!(queued.text(), "QUEUED");
+            let text = "ERR Command 'client|reply' not allowed inside a transaction";
+            assert_eq!(refused, Value::error(text));
+            assert!(aborted.text().starts_with("EXECABORT"), "{mode} {other}: {aborted:?}");
+        }
+    }
+}
+
 #[test]
 fn long_patterns_of_command_list_are_refused() {
     let ported = ported();

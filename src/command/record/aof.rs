@@ -2,7 +2,9 @@
 //! of the texts of MIDI.JOURNAL, which the host's own tool does not read.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, Read};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 use super::parts::is_last_part;
 use super::{Gathered, RecordError, Records};
@@ -27,9 +29,38 @@ const LINE_BYTES: u64 = 1024;
 /// The most words of a command: what a host has executed, its file may have.
 const WORDS: usize = i32::MAX as usize;
 
-/// Whether a file that begins like this is an RDB, or begins with one.
-pub fn is_rdb(beginning: &[u8]) -> bool {
-    beginning.starts_with(b"REDIS") || beginning.starts_with(b"VALKEY")
+/// How much of a file is read at once, in bytes.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// The parts that an AOF's manifest lists, in order.
+///
+/// # Errors
+/// The manifest cannot be read.
+pub fn parts_of(manifest: &Path) -> io::Result<Vec<PathBuf>> {
+    let folder = manifest.parent().unwrap_or(Path::new(""));
+    let text = fs::read_to_string(manifest)?;
+    let parts = text.split_terminator('\n').filter_map(|line| {
+        // `file NAME seq 1 type i`, perhaps in quotes; of type `h` are parts that are no longer
+        // needed.
+        let rest = line.strip_prefix("file ")?;
+        let (name, rest) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => rest.split_once(' ')?,
+        };
+        Some(folder.join(name)).filter(|_| !rest.contains("type h"))
+    });
+    Ok(parts.collect())
+}
+
+/// Opens a part to read its commands; `None` if it is an RDB, or begins with one.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn open(part: &Path) -> io::Result<Option<BufReader<File>>> {
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(part)?);
+    let beginning = file.fill_buf()?;
+    let is_rdb = beginning.starts_with(b"REDIS") || beginning.starts_with(b"VALKEY");
+    Ok((!is_rdb).then_some(file))
 }
 
 /// The name of the command whose argument is a text of records.

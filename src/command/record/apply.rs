@@ -44,12 +44,13 @@ impl Record<'_> {
             }
             Record::HSet { pairs, .. } => set_fields(key, pairs, keep_bytes)?,
             Record::HDel { fields, .. } => {
+                may_have_fields(key)?;
                 for field in fields.iter() {
                     key.remove_field(field);
                 }
             }
-            Record::HPexpireAt { at, fields, .. } => expire_fields(key, fields, Some(at)),
-            Record::HPersist { fields, .. } => expire_fields(key, fields, None),
+            Record::HPexpireAt { at, fields, .. } => expire_fields(key, fields, Some(at))?,
+            Record::HPersist { fields, .. } => expire_fields(key, fields, None)?,
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
             Record::Traits { expire_at, traits, .. } => {
@@ -128,13 +129,24 @@ fn set_fields(key: &mut Edit<'_>, pairs: Words<'_>, keep_bytes: usize) -> Result
     Ok(())
 }
 
-fn expire_fields(key: &mut Edit<'_>, fields: Words<'_>, expire_at: Option<UnixMs>) {
+fn expire_fields(
+    key: &mut Edit<'_>,
+    fields: Words<'_>,
+    expire_at: Option<UnixMs>,
+) -> Result<(), CannotApply> {
+    may_have_fields(key)?;
     for field in fields.iter() {
         key.expire_field(field, expire_at);
     }
+    Ok(())
 }
 
-/// Where a value ends.
+/// Refuses a key with a value that is not a hash.
+fn may_have_fields(key: &Edit<'_>) -> Result<(), CannotApply> {
+    key.fields().map(|_| ()).map_err(|WrongType| CannotApply::Type)
+}
+
+/// Where a string ends.
 fn end_of(key: &Edit<'_>) -> usize {
     key.read().and_then(|entry| Some(entry.string().ok()?.len())).unwrap_or(0)
 }
@@ -156,9 +168,10 @@ fn write(key: &mut Edit<'_>, pieces: &[(usize, &[u8])]) -> Result<(), CannotAppl
         Ok::<_, Infallible>(())
     };
     if key.change(&parts, edit).is_none() {
-        let old = key.read().map(|entry| entry.string().map(|value| value.bytes().to_vec()));
+        let old = key.read().map(|entry| entry.string()).transpose();
+        let old = old.map_err(|WrongType| CannotApply::Type)?.map(|value| value.bytes().to_vec());
         // The pages of a new value are allocated only where they are written.
-        let mut value = old.and_then(Result::ok).unwrap_or_else(|| vec![0; end]);
+        let mut value = old.unwrap_or_else(|| vec![0; end]);
         let Ok(()) = edit(&mut value);
         with_made(value, |value| key.rewrite(&parts, value));
     }

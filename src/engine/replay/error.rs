@@ -18,7 +18,7 @@ pub enum ReplayError {
     TooLong,
     /// Its payload is damaged.
     Payload,
-    /// It is about the fields of a key that is no hash.
+    /// Its key has a value of another type.
     Type,
     /// It is about all keys, and is not the last one of its text.
     NotLast,
@@ -36,7 +36,9 @@ impl fmt::Display for ReplayError {
             }
             ReplayError::TooLong => write!(out, "a record makes a value too long"),
             ReplayError::Payload => write!(out, "the payload of a RESTORE is damaged"),
-            ReplayError::Type => write!(out, "a record of fields, but its key is no hash"),
+            ReplayError::Type => {
+                write!(out, "a record for a value of another type than its key has")
+            }
             ReplayError::NotHere => write!(out, "a BITOP in a text of version 1"),
             ReplayError::Refused => write!(out, "a BITOP that this midi refuses"),
             ReplayError::NotLast => write!(out, "a record about all keys is not the last one"),

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 
 use super::super::PREFIX;
+use super::super::scripts::UNSUPPORTED;
 use crate::command::{HostPush, SubscriptionKind, read_pushed};
 use crate::engine::{Engine, SubscriptionChange, Waker};
 use crate::limits::{
@@ -70,7 +71,7 @@ impl ListenerConnection {
                 }
                 Ok(None) => {}
                 Ok(Some((HostPush::Error(text), _))) => {
-                    return Err(format!("the server says: {}", String::from_utf8_lossy(text)));
+                    return Err(told(text));
                 }
                 _ => return Err("the server speaks another protocol there".to_owned()),
             }
@@ -161,7 +162,7 @@ impl ListenerConnection {
                 }
                 HostPush::Status(_) => {}
                 HostPush::Error(text) => {
-                    let why = format!("the server says: {}", String::from_utf8_lossy(text));
+                    let why = told(text);
                     let Some(change) = self.asked.pop_front() else { return Err(why) };
                     heard(Some(&why));
                     if self.refused.is_empty() {
@@ -234,6 +235,15 @@ impl ListenerConnection {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Why the host has refused something. While a script of the ports' clients yields, the host judges
+/// the rights to a command before it would answer BUSY, and by the name that midi gives it then.
+fn told(error: &[u8]) -> String {
+    let error = String::from_utf8_lossy(error);
+    let is_renamed = error.contains(UNSUPPORTED);
+    let error = if is_renamed { "BUSY a script of midi's port is running" } else { &error };
+    format!("the server says: {error}")
 }
 
 fn request(kind: SubscriptionKind, begins: bool) -> &'static str {

@@ -21,7 +21,7 @@ use parking_lot::MutexGuard;
 use super::super::api::{Ctx, Level};
 use super::super::instance::instance;
 use super::super::state::persistence::{LoadState, LoadedFrom};
-use super::replay;
+use super::replay::{self, sync};
 use crate::engine::{Locked, Staging, free_later};
 use crate::limits::LOADING_LOGGED_EVERY;
 use crate::snapshot::{self, LoadStats, Source};
@@ -36,8 +36,10 @@ pub fn begin(locked: Locked<'_>, from: LoadedFrom) {
     replay::end();
     drop_loaded(locked);
     instance().engine.ledger.log.gathered.lock().clear();
+    let errors = sync::errors(instance().ctx(locked));
     let mut state = state();
     state.from = Some(from);
+    state.errors_before = errors;
     state.keeps_old = state.is_swap;
     instance().doing.load_begins(from == LoadedFrom::Aof);
 }
@@ -109,6 +111,9 @@ pub fn end(locked: Locked<'_>) {
     }
     if from == Some(LoadedFrom::Master) || distrusted {
         instance().sync.loaded(distrusted);
+    }
+    if from == Some(LoadedFrom::Aof) {
+        replay::check_databases(ctx, state.errors_before);
     }
 }
 

@@ -110,6 +110,8 @@ pub struct LoadState {
     pub keeps_old: bool,
     /// Where it comes from; `None` once it is loaded.
     pub from: Option<LoadedFrom>,
+    /// How many errors the host had when it began to load.
+    pub errors_before: u64,
     /// Its sender does not trust these keys.
     pub distrusted: bool,
     /// The command that loads it says that it replaces keys that exist (DEBUG RELOAD MERGE).

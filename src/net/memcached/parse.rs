@@ -173,6 +173,10 @@ fn plain_number(text: &[u8]) -> Option<(&[u8], usize, &[u8])> {
 /// [`parse`] for what is no [`plain_set`].
 #[inline(always)]
 pub(super) fn parse_other(input: &[u8], most: usize, seen: usize) -> ParsedRequest<'_> {
+    // Its client would wait for a reply that never comes.
+    if input.first() == Some(&BINARY_REQUEST) {
+        return ParsedRequest::TooLong;
+    }
     let Some(newline) = memchr(b'\n', &input[seen.min(input.len())..]) else {
         return without_end(input);
     };
@@ -190,9 +194,7 @@ pub(super) fn parse_other(input: &[u8], most: usize, seen: usize) -> ParsedReque
 fn without_end(input: &[u8]) -> ParsedRequest<'_> {
     let line = &input[input.iter().position(|&byte| byte != b' ').unwrap_or(input.len())..];
     let may_be_long = line.starts_with(b"get ") || line.starts_with(b"gets ");
-    // Else a client of the binary protocol would wait for a reply that never comes.
-    let is_binary = input.first() == Some(&BINARY_REQUEST);
-    if is_binary || input.len() > MEMCACHED_LINE_BYTES && !may_be_long {
+    if input.len() > MEMCACHED_LINE_BYTES && !may_be_long {
         return ParsedRequest::TooLong;
     }
     ParsedRequest::NoLine

@@ -7,7 +7,8 @@ use super::commands::{aborted, not_here, populate_of, queue, run_own};
 use super::named::note;
 use super::session::NO_AUTH;
 use crate::command::{
-    Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
+    Action, Args, ClientCommand, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply,
+    find_call,
 };
 use crate::engine::{Author, Call, Denied, Gate, Intent, Refusal, User};
 use crate::net::access::UserState;
@@ -191,6 +192,9 @@ fn not_for_subscribers(name: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// Valkey's text. In EXEC it would tear the reply apart, as it does on Redis.
+const REPLY_IN_MULTI: &[u8] = b"ERR Command 'client|reply' not allowed inside a transaction";
+
 /// Runs a command between MULTI and EXEC: queues it, except for those that run at once.
 fn run_in_multi(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
     let row = named.row();
@@ -205,6 +209,9 @@ fn run_in_multi(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
             caller.slot().rejected(named.number);
             caller.session.spoil();
             caller.reply().error(&text);
+        }
+        (Judged::Go, Action::Port(which @ PortCommand::Client(ClientCommand::Reply))) => {
+            refuse_own(caller, named, which, REPLY_IN_MULTI);
         }
         (Judged::Go, _) if row.in_multi == InMulti::Queued => queue(caller, named, args),
         (Judged::Go, _) => run_own(caller, named, args),

@@ -1,12 +1,12 @@
-//! The file of the AOF that the host is loading, for the log line of a load that fails: the host
-//! reports neither its name nor how far it has read.
+//! The files of the AOF that the host is loading, for the log line of a load that fails: the host
+//! reports neither their names nor how far it has read.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::logged_name;
+use super::super::super::api::Ctx;
 use crate::command::record::aof;
+use crate::command::{PREFIX, logged_name, parse_integer};
 
 /// The endings of files with commands.
 const ENDINGS: [&str; 2] = [".incr.aof", ".base.aof"];
@@ -32,11 +32,7 @@ pub fn name() -> Option<String> {
 }
 
 fn damage_of(path: &Path) -> Option<String> {
-    let mut input = BufReader::with_capacity(1 << 20, File::open(path).ok()?);
-    if aof::is_rdb(input.fill_buf().ok()?) {
-        return None;
-    }
-    let damage = aof::read(input, &mut |_| {}).ok()?.err()?;
+    let damage = aof::read(aof::open(path).ok()??, &mut |_| {}).ok()?.err()?;
     let key = damage.key.map_or(String::new(), |key| {
         format!(", at or behind a record of key '{}'", logged_name(&key))
     });
@@ -47,6 +43,70 @@ fn damage_of(path: &Path) -> Option<String> {
         path.display(),
         damage.whole_until,
     ))
+}
+
+/// What midi's keys have lost in an AOF that needs more than this many databases, as a sentence:
+/// the host has run commands in the database that was selected before. `None` if they have lost
+/// nothing, or the file does not say so. Reads it from its beginning.
+pub fn misplaced(ctx: Ctx<'_>, databases: u32) -> Option<String> {
+    let setting = |name, usual: &str| {
+        ctx.config_text(name)
+            .and_then(|text| String::from_utf8(text).ok())
+            .unwrap_or_else(|| usual.into())
+    };
+    let folder = setting(c"appenddirname", "appendonlydir");
+    let name = setting(c"appendfilename", "appendonly.aof");
+    let parts = aof::parts_of(&Path::new(&folder).join(format!("{name}.manifest"))).ok()?;
+    parts.iter().find_map(|part| {
+        let mut commands = PartDatabases { databases, beyond: None, first: None };
+        _ = aof::read(aof::open(part).ok()??, &mut |command| commands.add(command)).ok()?;
+        let (name, database) = commands.first?;
+        Some(format!(
+            "{name} of database {database} in {}, but there are {databases}: raise `databases`",
+            part.display()
+        ))
+    })
+}
+
+/// The databases of a part's commands.
+struct PartDatabases {
+    /// How many there are.
+    databases: u32,
+    /// The one that has been selected, if it is not there.
+    beyond: Option<String>,
+    /// The first command that midi has misplaced, and its database.
+    first: Option<(String, String)>,
+}
+
+impl PartDatabases {
+    fn add(&mut self, command: &[Vec<u8>]) {
+        let is = |name: &str| command[0].eq_ignore_ascii_case(name.as_bytes());
+        let beyond = |word: &Vec<u8>| {
+            parse_integer(word)
+                .filter(|&database| database >= i64::from(self.databases))
+                .map(|database| database.to_string())
+        };
+        let misplaced = if is("select") {
+            self.beyond = command.get(1).and_then(beyond);
+            None
+        } else if is("swapdb") {
+            command[1..].iter().find_map(beyond)
+        } else if is("flushdb") || is_of_database(&command[0]) {
+            self.beyond.clone()
+        } else {
+            None
+        };
+        if let (None, Some(database)) = (&self.first, misplaced) {
+            self.first = Some((logged_name(&command[0]).to_uppercase(), database));
+        }
+    }
+}
+
+/// Whether this is a command of midi's on keys of the database that is selected.
+fn is_of_database(name: &[u8]) -> bool {
+    let prefix = name.get(..PREFIX.len());
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX.as_bytes()))
+        && !name.eq_ignore_ascii_case(b"midi.journal")
 }
 
 fn is_part(path: &Path) -> bool {

@@ -182,6 +182,16 @@ pub fn end() {
     *instance().replay.lock() = None;
 }
 
+/// The host has loaded its AOF; it had `errors_before` errors before that. It goes on where a
+/// SELECT fails because there are too few databases: then commands of midi's may have run in
+/// another one.
+pub fn check_databases(ctx: Ctx<'_>, errors_before: u64) {
+    if sync::has_grown(sync::errors(ctx), errors_before) {
+        let misplaced = loaded_file::misplaced(ctx, instance().engine.config().databases);
+        misplaced.inspect(|reason| give_up(reason));
+    }
+}
+
 fn refuse(error: &TextError) {
     let place = match error {
         TextError::Record(_) => loaded_file::damage(),

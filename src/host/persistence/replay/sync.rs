@@ -114,13 +114,13 @@ impl Sync {
     }
 }
 
-/// How many errors the host has had for its master, and for its replicas.
-fn errors(ctx: Ctx<'_>) -> u64 {
+/// How many errors the host has had for its master, for its replicas, and for its AOF.
+pub fn errors(ctx: Ctx<'_>) -> u64 {
     ctx.info_number(c"stats", c"unexpected_error_replies").unwrap_or(0)
 }
 
 /// Whether a count of the host's has grown. CONFIG RESETSTAT has it begin again.
-fn has_grown(now: u64, before: u64) -> bool {
+pub fn has_grown(now: u64, before: u64) -> bool {
     if now < before { now > 0 } else { now > before }
 }
 

@@ -148,6 +148,8 @@ fn what_is_wrong_is_said_in_memcacheds_words() {
     assert_eq!(request(b"set key 0 0 1\r\nabc").0, MemcachedRequest::Answer(BAD_DATA));
     assert_eq!(parse(&[b'x'; MEMCACHED_LINE_BYTES + 1], MOST, 0), ParsedRequest::TooLong);
     assert_eq!(parse(b"\x80\0\0\x03", MOST, 0), ParsedRequest::TooLong);
+    // A NOOP, which has the number 10.
+    assert_eq!(parse(b"\x80\x0a\0\0\0\0\0\0", MOST, 0), ParsedRequest::TooLong);
     assert_eq!(parse(&[b"get ", &[b'x'; 5000][..]].concat(), MOST, 0), ParsedRequest::NoLine);
     assert_eq!(request(b"GET / HTTP/1.1\r\n").0, MemcachedRequest::Quit);
     assert_eq!(
