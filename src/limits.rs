@@ -407,10 +407,6 @@ pub const SENT_BY_REFERENCE_BYTES: usize = 16 << 10;
 /// The most pieces of replies that are sent together: those of some twenty large values.
 pub const SENT_TOGETHER: usize = 64;
 
-/// Commands that run together let go of their shards, and of their turn, when they have replied
-/// this much: copying it takes some 10 µs.
-pub const HELD_OUTPUT: usize = 64 << 10;
-
 /// A connection that has not read this many bytes of its replies gets no more of its commands run
 /// until it has read some.
 pub const OUTPUT_PAUSE: usize = 1 << 20;

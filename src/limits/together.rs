@@ -1,5 +1,7 @@
 //! Limits of commands that run together.
 
+use std::time::Duration;
+
 /// The most commands of a pipeline that run together, so that the memory that one needs is fetched
 /// while another runs. As many cache lines as a core fetches at once.
 pub const AHEAD: usize = 32;
@@ -28,6 +30,13 @@ pub const SHARED_READ_BYTES: usize = 64 << 10;
 
 /// A command with more arguments than this (HMGET) reads its key only as the shard's holder.
 pub const SHARED_READ_ARGUMENTS: usize = 256;
+
+/// Commands that run together let go of their shards, and of their turn, when they have replied
+/// this much: copying it takes some 10 µs.
+pub const HELD_OUTPUT: usize = 64 << 10;
+/// The same when they have run for so long, if some may be slow: those that are quick are done
+/// before. What is left is parsed again, which takes two or three microseconds.
+pub const HELD_TIME: Duration = Duration::from_micros(100);
 
 /// So many reads in a row, beside a write, hold their shards together with it. More of them are a
 /// group of their own, which may share its shards.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::resp::Transaction;
 use crate::limits::{
-    HEAVY_PIPELINE, HEAVY_TURN, HEAVY_TURN_MIN, LOOKS_AT_CLOCK, READY_PER_TURN, SERVED_AT_ONCE,
-    SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
+    HEAVY_PIPELINE, HEAVY_TURN, HEAVY_TURN_MIN, HELD_TIME, LOOKS_AT_CLOCK, READY_PER_TURN,
+    SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
 };
 
 /// What follows for a connection after its turn.
@@ -78,7 +78,8 @@ impl Pace {
     }
 }
 
-/// The time of commands that run by themselves, each of which may take any time.
+/// The time of commands each of which may take any time: those that run by themselves, and those
+/// that run together and may be slow.
 pub struct Alone {
     /// How long a connection may run them in one go: it doubles until other connections have
     /// commands.
@@ -89,13 +90,22 @@ pub struct Alone {
     spent: Duration,
     /// How many there were.
     ran: u32,
+    /// How long quick ones have taken that ran together.
+    together: Duration,
     /// When the last of them ended, if nothing else has run since.
     ended: Option<Instant>,
 }
 
 impl Default for Alone {
     fn default() -> Self {
-        Alone { at_once: HEAVY_TURN, share: HEAVY_TURN, spent: Duration::ZERO, ran: 0, ended: None }
+        Alone {
+            at_once: HEAVY_TURN,
+            share: HEAVY_TURN,
+            spent: Duration::ZERO,
+            ran: 0,
+            together: Duration::ZERO,
+            ended: None,
+        }
     }
 }
 
@@ -115,11 +125,12 @@ impl Alone {
     /// A connection's turn begins.
     pub fn begin(&mut self) {
         (self.spent, self.ran, self.ended) = (Duration::ZERO, 0, None);
+        self.together = Duration::ZERO;
     }
 
     /// Whether the connection has run such commands for as long as it may in one go.
     pub fn is_over(&self) -> bool {
-        self.spent > self.at_once
+        self.spent > self.at_once || self.spent + self.together > SERVED_AT_ONCE
     }
 
     /// Whether that was long: for any connection, or for a pipeline beside so many connections.
@@ -140,6 +151,17 @@ impl Alone {
         self.ran += 1;
         self.ended = Some(now);
         now - began
+    }
+
+    /// So many commands that may be slow ran together, for so long. They were slow if that ended
+    /// their run.
+    pub fn ran_together(&mut self, commands: usize, took: Duration) {
+        if took > HELD_TIME {
+            self.spent += took;
+            self.ran += commands as u32;
+        } else {
+            self.together += took;
+        }
     }
 
     /// Other commands run now; their time is not counted here.
@@ -190,6 +212,20 @@ mod tests {
         assert!(!is_heavy((100, 0), 1, share * 2), "it waits for each reply");
         assert!(!is_heavy((1_000_000, 0), many, HEAVY_TURN_MIN));
         assert!(is_heavy((1, 0), 1, HEAVY_TURN * 2), "whatever it is");
+    }
+
+    #[test]
+    fn commands_that_ran_together_count_as_one_turn() {
+        let mut alone = Alone::default();
+        alone.begin();
+        let batches = (SERVED_AT_ONCE.as_nanos() / HELD_TIME.as_nanos()) as u32;
+        (0..batches).for_each(|_| alone.ran_together(32, HELD_TIME));
+        assert!(!alone.is_over() && !alone.is_heavy(), "they are quick");
+        alone.ran_together(32, HELD_TIME);
+        assert!(alone.is_over() && !alone.is_heavy(), "and many");
+        alone.begin();
+        alone.ran_together(1, HELD_TIME * 2);
+        assert!(alone.is_over() && alone.is_heavy(), "one is slow");
     }
 
     #[test]

@@ -142,6 +142,34 @@ fn a_long_command_holds_up_its_own_connection_only() {
     assert_eq!(heavy.read(), Value::bulk("done"));
 }
 
+/// A pipeline of slow commands on one key each gives way after each of them, and lets go of its
+/// shard.
+#[test]
+fn a_pipeline_of_slow_commands_holds_up_nobody_else() {
+    const COMMANDS: usize = 500;
+    for (slow_log, dispatch) in [(10_000, "adaptive"), (-1, "pool")] {
+        let mode = format!("threads 1 dispatch {dispatch}");
+        let server = Ported::start(Builder::new().load(&mode));
+        let mut host = server.host();
+        host.ok(&format!("CONFIG SET slowlog-log-slower-than {slow_log}"));
+        let (mut flooder, mut other) = (server.client(), server.client());
+        other.ok("SET k v");
+        flooder.integer("SETRANGE large 16000000 x");
+        let flood: Vec<_> = (0..COMMANDS).map(|_| line("BITCOUNT large")).collect();
+        flooder.send(&flood.iter().flat_map(|words| encoded(words)).collect::<Vec<u8>>());
+        assert_eq!(flooder.read(), Value::Integer(4));
+        for line in ["GET k", "SETBIT large 0 0", "SELECT 1", "FLUSHDB"] {
+            assert!(!other.run(line).is_error());
+            let counts = &other.info("commandstats")["cmdstat_bitcount"];
+            let all = format!("calls={COMMANDS},");
+            assert!(!counts.starts_with(&all), "{mode}: {line} was answered behind them");
+        }
+        for _ in 1..COMMANDS {
+            flooder.read().integer();
+        }
+    }
+}
+
 #[test]
 fn connections_are_spread_over_the_workers() {
     let server = Ported::start(Builder::new().load("threads 2"));

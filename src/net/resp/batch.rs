@@ -13,7 +13,7 @@ use super::session::RespSession;
 use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use crate::command::{Args, COMMANDS, Limits, Named};
 use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking, Together, may_be_slow};
-use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
+use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, HELD_TIME, LEAST_ARGUMENT_BYTES};
 use crate::net::access::SessionRights;
 use crate::net::client::Client;
 use crate::net::shared::count;
@@ -35,6 +35,8 @@ pub struct CommandBatch<'i> {
     may_be_slow: bool,
     /// Those that were slow, and how long each took.
     slow: Vec<(usize, Duration)>,
+    /// How long all took, if one of them may be slow.
+    took: Duration,
 }
 
 /// One of them.
@@ -240,7 +242,8 @@ impl<'i> CommandBatch<'i> {
     }
 
     /// Runs the commands in one database; those of several shards hold them together. Tells `each`
-    /// where each reply ends. Returns how many are done, and the outcome of the last one tried.
+    /// where each reply ends. Stops early if those that are done were slow, or have replied much.
+    /// Returns how many are done, and the outcome of the last one tried.
     #[inline]
     pub fn run(
         &mut self,
@@ -248,12 +251,21 @@ impl<'i> CommandBatch<'i> {
         db: u32,
         limits: &Limits,
         reply: &mut RespReply<'_>,
-        each: impl FnMut(usize),
+        mut each: impl FnMut(usize),
     ) -> (usize, Outcome) {
-        if worker.engine().slow_log.times(self.may_be_slow) {
+        if self.may_be_slow || worker.engine().slow_log.times(false) {
             return self.run_timed(worker, db, limits, reply, each);
         }
-        self.run_all(worker, db, limits, reply, each)
+        self.run_all(worker, db, limits, reply, |end| {
+            each(end);
+            false
+        })
+    }
+
+    /// How long the commands have taken; `None` if none of them may be slow.
+    #[inline]
+    pub fn took(&self) -> Option<Duration> {
+        self.may_be_slow.then_some(self.took)
     }
 
     /// [`CommandBatch::run`] with a look at the clock after each command.
@@ -266,7 +278,8 @@ impl<'i> CommandBatch<'i> {
         reply: &mut RespReply<'_>,
         mut each: impl FnMut(usize),
     ) -> (usize, Outcome) {
-        let (mut began, mut number, mut slow) = (Instant::now(), 0, Vec::new());
+        let start = Instant::now();
+        let (mut began, mut number, mut slow) = (start, 0, Vec::new());
         let ran = self.run_all(worker, db, limits, reply, |end| {
             let now = Instant::now();
             if worker.engine().slow_log.ran_for(now - began) {
@@ -274,8 +287,9 @@ impl<'i> CommandBatch<'i> {
             }
             (began, number) = (now, number + 1);
             each(end);
+            now - start > HELD_TIME
         });
-        self.slow = slow;
+        (self.slow, self.took) = (slow, began - start);
         ran
     }
 
@@ -299,6 +313,7 @@ impl<'i> CommandBatch<'i> {
         }
     }
 
+    /// `is_enough` is told where each reply ends, and says whether the run ends there.
     #[inline(always)]
     fn run_all(
         &self,
@@ -306,7 +321,7 @@ impl<'i> CommandBatch<'i> {
         db: u32,
         limits: &Limits,
         reply: &mut RespReply<'_>,
-        mut each: impl FnMut(usize),
+        mut is_enough: impl FnMut(usize) -> bool,
     ) -> (usize, Outcome) {
         let (engine, slot) = (worker.engine(), worker.slot());
         let calls = BatchCalls { batch: self, engine, db, limits };
@@ -314,7 +329,7 @@ impl<'i> CommandBatch<'i> {
             // A single command needs no preparation.
             match engine.attempt(slot, &calls.call(0), Taking::WORKER, reply) {
                 Outcome::Done => {
-                    each(reply.end());
+                    is_enough(reply.end());
                     (1, Outcome::Done)
                 }
                 other => (0, other),
@@ -322,8 +337,7 @@ impl<'i> CommandBatch<'i> {
         } else {
             let enough = reply.len() + HELD_OUTPUT;
             engine.attempt_run(slot, &calls, reply, |reply| {
-                each(reply.end());
-                reply.len() > enough
+                is_enough(reply.end()) || reply.len() > enough
             })
         };
         slot.ran_at_once(done);

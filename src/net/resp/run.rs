@@ -145,6 +145,9 @@ fn run_together(caller: &mut RespCaller<'_>, batch: &mut CommandBatch<'_>) -> us
     caller.turn.alone.interrupt();
     let (db, mut reply) = (caller.session.access.db, caller.session.reply(caller.output));
     let (done, outcome) = batch.run(caller.worker, db, &caller.limits, &mut reply, |_| ());
+    if let Some(took) = batch.took() {
+        caller.turn.alone.ran_together(done, took);
+    }
     let client = &caller.session.flow.client;
     note(batch.named(done.min(batch.len() - 1)), client);
     batch.log_slow(caller.engine(), 0..done, client);
