@@ -149,6 +149,10 @@ pub const LOCK_STARVING: Duration = Duration::from_millis(1);
 /// How many messages of a mailbox a token's holder runs before it leaves the rest to the owner.
 pub const PENDING_PER_HOLD: usize = 32;
 
+/// How long a worker runs commands that were left to it, and as long again those that wait for a
+/// shard, before it serves its port.
+pub const QUEUED_PER_TURN: Duration = Duration::from_millis(1);
+
 /// The most completions that a worker sends to the main thread together: with fewer the main thread
 /// would be woken more often, with more it would wait while it could answer.
 pub const ANSWERED_TOGETHER: usize = 32;

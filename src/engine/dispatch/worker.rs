@@ -23,7 +23,7 @@ use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::{
     ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, GATHERED_FOR,
-    MANY_TRIES, SLICE,
+    MANY_TRIES, QUEUED_PER_TURN, SLICE,
 };
 use crate::store::{Now, UnixMs, free_left, has_left, prepare_chunk};
 
@@ -282,9 +282,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs each waiting command once. True if any ran.
+    /// Runs each waiting command once, as long as there is time. True if any ran.
     fn run_requests(&mut self) -> bool {
-        let mut progress = false;
+        let (began, mut progress) = (Instant::now(), false);
         for _ in 0..self.requests.len() {
             let Some(request) = self.requests.pop_front() else {
                 break;
@@ -293,6 +293,9 @@ impl<'a> Worker<'a> {
             // The first of very many need not wait for the last.
             if self.answered.len() >= ANSWERED_TOGETHER {
                 self.send_back();
+            }
+            if began.elapsed() > QUEUED_PER_TURN {
+                break;
             }
         }
         self.send_back();

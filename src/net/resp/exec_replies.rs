@@ -1,7 +1,7 @@
 //! The replies that EXEC still owes.
 
 use super::caller::RespCaller;
-use super::commands::{run_own, wait};
+use super::commands::{run_own, run_wait_in_exec};
 use super::transaction::ExecReply;
 use crate::command::{Action, Args, PortCommand, Reply};
 use crate::limits::OUTPUT_PAUSE;
@@ -44,9 +44,8 @@ fn say_some(caller: &mut RespCaller<'_>) {
                 let began = caller.turn.alone.command_begins();
                 let named = exec_replies.transaction.commands[at].named;
                 match named.row().action {
-                    Action::Port(which @ (PortCommand::Wait | PortCommand::WaitAof)) => {
-                        caller.slot().called(named.number);
-                        wait(caller, which, &args, false)
+                    Action::Port(PortCommand::Wait | PortCommand::WaitAof) => {
+                        run_wait_in_exec(caller, named, &args);
                     }
                     _ => run_own(caller, named, &args),
                 }

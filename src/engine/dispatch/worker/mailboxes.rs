@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Worker;
 use crate::engine::request::Request;
 use crate::engine::shards::HeldShard;
-use crate::limits::{PENDING_PER_HOLD, SLICE};
+use crate::limits::{PENDING_PER_HOLD, QUEUED_PER_TURN, SLICE};
 use crate::sync::Released;
 
 impl Worker<'_> {
@@ -19,9 +19,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Runs the messages that are pending in shards that other threads have reported.
+    /// Runs the messages that are pending in shards that other threads have reported, as long as
+    /// there is time.
     pub(super) fn visit_shards(&mut self) -> bool {
-        let mut progress = false;
+        let (began, mut progress) = (Instant::now(), false);
         for _ in 0..self.shards.len() {
             let Some(shard) = self.shards.pop_front() else { break };
             // If another thread holds it, that thread finds the messages when it releases the
@@ -34,6 +35,9 @@ impl Worker<'_> {
                 // A thread that still reads the shard does not look for messages.
                 Err(Released::Pending) => self.shards.push_back(shard),
                 Err(Released::Clean) => {}
+            }
+            if began.elapsed() > QUEUED_PER_TURN {
+                break;
             }
         }
         progress

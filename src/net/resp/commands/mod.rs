@@ -15,7 +15,6 @@ pub(super) use exec::aborted;
 pub use pubsub::{leave, leave_all};
 pub(super) use server::{not_here, populate_of};
 pub(super) use transaction::queue;
-pub(super) use wait::wait;
 
 use client::client;
 use describe::describe;
@@ -25,6 +24,7 @@ use login::{auth, hello, select};
 use pubsub::{pong, pubsub, subscribe, unsubscribe};
 use server::{ask_host, config_get, debug, modules, time, who_am_i};
 use transaction::{discard, exec, multi, unwatch, watch};
+use wait::wait;
 
 use super::caller::RespCaller;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
@@ -38,10 +38,20 @@ pub fn run_own(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
     if let PortCommand::Scripting(which) = which {
         return run_script(caller, named, which, args);
     }
+    counted(caller, named, |caller| act(caller, named, which, args));
+}
+
+/// Runs WAIT or WAITAOF in EXEC, where they do not block, and counts it as [`run_own`] does.
+pub fn run_wait_in_exec(caller: &mut RespCaller<'_>, named: Named, args: &Args<'_>) {
+    let Action::Port(which) = named.row().action else { return };
+    counted(caller, named, |caller| wait(caller, which, args, false));
+}
+
+fn counted(caller: &mut RespCaller<'_>, named: Named, run: impl FnOnce(&mut RespCaller<'_>)) {
     let (slot, said) = (caller.slot(), caller.output.end());
     let start = slot.begin(named.number);
     caller.session.flow.own_command = Some(named.number);
-    act(caller, named, which, args);
+    run(caller);
     if caller.session.flow.state == State::Waiting {
         return;
     }
