@@ -269,6 +269,17 @@ pub enum Scripting {
     Publish,
 }
 
+/// What happens to a command between MULTI and EXEC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InMulti {
+    /// It is queued.
+    Queued,
+    /// It runs at once, and ends the transaction.
+    Ends,
+    /// It runs at once and replies with an error.
+    Refused,
+}
+
 /// CLIENT's subcommands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCommand {

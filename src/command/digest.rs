@@ -27,6 +27,7 @@ pub(super) static DIGEST: Command = Command {
         .costs("O(N), N being the length of the value")
         .takes(&[KEY]),
     action: Action::OneKey(Run::Read(digest)),
+    slow_by_value: true,
     ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -51,6 +52,7 @@ pub(super) static DELEX: Command = Command {
     .costs("O(N), N being the length of the value; O(1) without a condition")
     .takes(&[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()]),
     action: Action::OneKey(Run::Edit(delex)),
+    slow_by_value: true,
     ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
@@ -63,6 +65,7 @@ pub(super) static DELIFEQ: Command = Command {
         .costs("O(N), N being the length of the value")
         .takes(&[KEY, arg("value", ArgKind::String)]),
     action: Action::OneKey(Run::Edit(delifeq)),
+    slow_by_value: true,
     ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 

@@ -54,8 +54,8 @@ mod string;
 mod table;
 
 pub use action::{
-    Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
-    PubSubQuestion, Run, Scripting, SubscriptionKind,
+    Action, ClientCommand, Describe, DoorCommand, InMulti, OnAllKeys, OnEachKey, OnManyKeys,
+    PortCommand, PubSubQuestion, Run, Scripting, SubscriptionKind,
 };
 pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
@@ -87,9 +87,7 @@ pub use quoted::{
 pub use read_key::ReadKey;
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, question, questions, subcommand_numbers};
-pub use row::{
-    Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, LooksUp, OtherDbs, Walk, WalkStep,
-};
+pub use row::{Command, Doors, Flags, LoggedAs, Long, LongKeys, LooksUp, OtherDbs, Walk, WalkStep};
 pub use slow_log::{SlowLogQuestion, slow_log_help};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};

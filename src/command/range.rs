@@ -19,6 +19,7 @@ pub(super) static APPEND: Command = Command {
         .costs("O(1) for each byte appended, on average")
         .takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(append)),
+    slow_by_value: true,
     ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use super::glob::KeySet;
 use super::record::Record;
 use super::{
-    Access, Action, Args, Docs, DoorCommand, Error, FieldParts, Keys, Limits, PortCommand,
+    Access, Action, Args, Docs, DoorCommand, Error, FieldParts, InMulti, Keys, Limits, PortCommand,
 };
 use crate::limits::{KEYS_AT_ONCE, LINES_OF_HASH, LINES_OF_STRING};
 
@@ -67,6 +67,8 @@ pub struct Command {
     pub sets_value: bool,
     /// How long it takes follows from its arguments behind the key, not from the key's value.
     pub long_by_arguments: bool,
+    /// Although it is `fast` by Redis's count, it takes the longer the longer its key's value is.
+    pub slow_by_value: bool,
     /// How many cache lines of an entry are asked for before its key is compared.
     pub lines: usize,
 }
@@ -100,6 +102,7 @@ impl Command {
         looks_up: LooksUp::IfReadOnly,
         sets_value: false,
         long_by_arguments: false,
+        slow_by_value: false,
         lines: LINES_OF_STRING,
     };
 
@@ -344,17 +347,6 @@ impl Long {
 /// Whether a command whose arguments are all keys has too many of them for one go.
 pub(super) fn has_many_keys(args: &Args<'_>, _: &Limits) -> bool {
     args.len() > KEYS_AT_ONCE + 1
-}
-
-/// What happens to a command between MULTI and EXEC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InMulti {
-    /// It is queued.
-    Queued,
-    /// It runs at once, and ends the transaction.
-    Ends,
-    /// It runs at once and replies with an error.
-    Refused,
 }
 
 /// Whether the number of arguments matches the arity; a negative one means "at least".

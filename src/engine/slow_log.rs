@@ -97,7 +97,7 @@ impl Default for SlowLog {
 
 /// Whether a command's time may depend on more than its own bytes.
 pub fn may_be_slow(row: &Command) -> bool {
-    !(row.flags.fast || row.sets_value)
+    row.slow_by_value || !(row.flags.fast || row.sets_value)
 }
 
 impl SlowLog {
@@ -274,7 +274,9 @@ mod tests {
     #[test]
     fn what_may_be_slow_is_timed_and_the_rest_if_it_could_be_logged() {
         let (log, named) = (SlowLog::default(), |name: &[u8]| COMMANDS[find(name).expect("known")]);
-        for (name, is) in [(&b"get"[..], false), (b"set", false), (b"bitcount", true)] {
+        let slow = [&b"bitcount"[..], b"append", b"digest", b"delex", b"delifeq"];
+        let quick = [&b"get"[..], b"set", b"incr", b"hget"];
+        for (name, is) in slow.map(|it| (it, true)).into_iter().chain(quick.map(|it| (it, false))) {
             assert_eq!(may_be_slow(named(name)), is);
         }
         for (slower_than, slow, quick) in [

@@ -494,6 +494,7 @@ fn commands_of_databases_that_are_not_there_end_the_start() {
     for (lines, name, db) in [
         (&["SELECT 16", "MIDI.SET k w"][..], "MIDI.SET", 16),
         (&["SELECT 20", "SET native 1", "FLUSHDB", "SELECT 0"], "FLUSHDB", 20),
+        (&["SELECT 20", "FLUSHALL ASYNC", "FLUSHDB async", "SELECT 0"], "FLUSHDB", 20),
         (&["MULTI", "SELECT 17", "midi.del k", "EXEC"], "MIDI.DEL", 17),
         (&["SWAPDB 1 16", "SELECT 1", "MIDI.SET k w"], "SWAPDB", 16),
     ] {
@@ -515,4 +516,21 @@ fn commands_of_databases_that_are_not_there_end_the_start() {
     assert_eq!(client.run("MIDI.GET journal"), Value::bulk("v"));
     client.ok("SELECT 1");
     assert_eq!(client.run("MIDI.GET k"), Value::bulk("w"));
+}
+
+/// The same where the host tells nothing of its AOF, and the file has another name for FLUSHDB.
+#[test]
+fn so_do_those_of_hardened_servers() {
+    let builder = Builder::new().config("appendonly yes").config("appenddirname other");
+    let builder = builder.config("rename-command CONFIG \"\"").config("rename-command FLUSHDB FDB");
+    let mut server = builder.start();
+    server.kill_hard();
+    let file = server.dir().join("other/appendonly.aof.1.incr.aof");
+    for beyond in ["MIDI.SET k w", "FDB", "FDB ASYNC"] {
+        let lines = ["SELECT 0", "MIDI.SET k v", "SELECT 20", beyond];
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+        fs::write(&file, bytes).expect("the AOF");
+        let line = refusal(&mut server);
+        assert!(line.contains(" of database 20 in "), "{line}");
+    }
 }

@@ -147,7 +147,12 @@ fn a_long_command_holds_up_its_own_connection_only() {
 #[test]
 fn a_pipeline_of_slow_commands_holds_up_nobody_else() {
     const COMMANDS: usize = 500;
-    for (slow_log, dispatch) in [(10_000, "adaptive"), (-1, "pool")] {
+    for (slow, slow_log, dispatch) in [
+        ("bitcount", 10_000, "adaptive"),
+        ("bitcount", -1, "pool"),
+        // To Redis it is a fast one.
+        ("digest", 10_000, "adaptive"),
+    ] {
         let mode = format!("threads 1 dispatch {dispatch}");
         let server = Ported::start(Builder::new().load(&mode));
         let mut host = server.host();
@@ -155,17 +160,17 @@ fn a_pipeline_of_slow_commands_holds_up_nobody_else() {
         let (mut flooder, mut other) = (server.client(), server.client());
         other.ok("SET k v");
         flooder.integer("SETRANGE large 16000000 x");
-        let flood: Vec<_> = (0..COMMANDS).map(|_| line("BITCOUNT large")).collect();
+        let flood: Vec<_> = (0..COMMANDS).map(|_| line(&format!("{slow} large"))).collect();
         flooder.send(&flood.iter().flat_map(|words| encoded(words)).collect::<Vec<u8>>());
-        assert_eq!(flooder.read(), Value::Integer(4));
+        assert!(!flooder.read().is_error());
         for line in ["GET k", "SETBIT large 0 0", "SELECT 1", "FLUSHDB"] {
             assert!(!other.run(line).is_error());
-            let counts = &other.info("commandstats")["cmdstat_bitcount"];
+            let counts = &other.info("commandstats")[&format!("cmdstat_{slow}")];
             let all = format!("calls={COMMANDS},");
             assert!(!counts.starts_with(&all), "{mode}: {line} was answered behind them");
         }
         for _ in 1..COMMANDS {
-            flooder.read().integer();
+            assert!(!flooder.read().is_error());
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) const VIVIFY: Command = Command {
 pub(super) const SET: Command = Command {
     arity: 4,
     keys: Keys::One(Access::Overwrite),
+    slow_by_value: true,
     ..row("mc-ms", docs("Stores an item, on conditions."), set, GROW)
 };
 

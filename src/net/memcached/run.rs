@@ -1,6 +1,7 @@
 //! Running a connection's requests: parsed ahead, run in the order sent.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::alone::{has_failed, own_request, run_alone, say_line};
 use super::caller::{ItemCaller, MemcachedCaller};
@@ -12,8 +13,8 @@ use super::plan::{Planned, PlannedCalls, RequestPlan};
 use super::reply::MemcachedReply;
 use super::session::KeptKeys;
 use crate::command::{COMMANDS, Limits, is_withdrawn};
-use crate::engine::{Gate, Gates, Intent, Outcome, Taking};
-use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
+use crate::engine::{Gate, Gates, Intent, Outcome, Taking, may_be_slow};
+use crate::limits::{HELD_OUTPUT, HELD_TIME, OUTPUT_PAUSE};
 use crate::net::access::UserState;
 use crate::net::flow::State;
 use crate::net::shared::count;
@@ -236,6 +237,8 @@ fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usi
     let list = plan.0.iter().map(|planned| (planned.key(), planned.answered));
     let most = caller.session.flow.most_output;
     let mut reply = MemcachedReply::new(caller.output, list).up_to(most);
+    let may_be_slow = plan.0.iter().any(|planned| may_be_slow(COMMANDS[planned.command]));
+    let start = may_be_slow.then(Instant::now);
     let (done, outcome) = if let [planned] = &plan.0[..] {
         let call = planned.call(engine, caller.session.access.db, limits);
         match engine.attempt(slot, &call, Taking::WORKER, &mut reply) {
@@ -245,10 +248,15 @@ fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usi
     } else {
         let enough = reply.len() + HELD_OUTPUT;
         engine.attempt_run(slot, &calls, &mut reply, |reply| {
-            reply.ends_line() || reply.len() > enough
+            reply.ends_line()
+                || reply.len() > enough
+                || start.is_some_and(|start| start.elapsed() > HELD_TIME)
         })
     };
     let mut ends_line = reply.ends_line();
+    if let Some(start) = start {
+        caller.turn.alone.ran_together(done, start.elapsed());
+    }
     slot.ran_at_once(done);
     count(&caller.worker.counts().commands, done as u64);
     let last = if outcome == Outcome::Done { &plan.0[done - 1] } else { &plan.0[done] };

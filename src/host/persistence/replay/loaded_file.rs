@@ -49,23 +49,27 @@ fn damage_of(path: &Path) -> Option<String> {
 /// the host has run commands in the database that was selected before. `None` if they have lost
 /// nothing, or the file does not say so. Reads it from its beginning.
 pub fn misplaced(ctx: Ctx<'_>, databases: u32) -> Option<String> {
-    let setting = |name, usual: &str| {
-        ctx.config_text(name)
-            .and_then(|text| String::from_utf8(text).ok())
-            .unwrap_or_else(|| usual.into())
-    };
-    let folder = setting(c"appenddirname", "appendonlydir");
-    let name = setting(c"appendfilename", "appendonly.aof");
-    let parts = aof::parts_of(&Path::new(&folder).join(format!("{name}.manifest"))).ok()?;
-    parts.iter().find_map(|part| {
+    let parts = manifests(ctx).into_iter().filter_map(|manifest| aof::parts_of(&manifest).ok());
+    parts.flatten().find_map(|part| {
         let mut commands = PartDatabases { databases, beyond: None, first: None };
-        _ = aof::read(aof::open(part).ok()??, &mut |command| commands.add(command)).ok()?;
+        _ = aof::read(aof::open(&part).ok()??, &mut |command| commands.add(command)).ok()?;
         let (name, database) = commands.first?;
         Some(format!(
             "{name} of database {database} in {}, but there are {databases}: raise `databases`",
             part.display()
         ))
     })
+}
+
+/// The manifest of the AOF, or all that may be it, if the host does not tell its name.
+fn manifests(ctx: Ctx<'_>) -> Vec<PathBuf> {
+    let setting = |name| String::from_utf8(ctx.config_text(name)?).ok();
+    if let (Some(folder), Some(name)) = (setting(c"appenddirname"), setting(c"appendfilename")) {
+        return vec![Path::new(&folder).join(format!("{name}.manifest"))];
+    }
+    let files = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let all = files(".".into()).flat_map(|folder| files(folder.path())).map(|file| file.path());
+    all.filter(|path| path.extension().is_some_and(|it| it == "manifest")).collect()
 }
 
 /// The databases of a part's commands.
@@ -80,18 +84,25 @@ struct PartDatabases {
 
 impl PartDatabases {
     fn add(&mut self, command: &[Vec<u8>]) {
-        let is = |name: &str| command[0].eq_ignore_ascii_case(name.as_bytes());
+        let is_word = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        let is = |name: &str| is_word(&command[0], name);
         let beyond = |word: &Vec<u8>| {
             parse_integer(word)
                 .filter(|&database| database >= i64::from(self.databases))
                 .map(|database| database.to_string())
+        };
+        // FLUSHDB may have another name.
+        let may_flush = || {
+            let is_how = |word: &[u8]| ["async", "sync"].iter().any(|how| is_word(word, how));
+            let is_short = matches!(command, [_]) || matches!(command, [_, how] if is_how(how));
+            is_short && !["multi", "exec", "flushall"].into_iter().any(is)
         };
         let misplaced = if is("select") {
             self.beyond = command.get(1).and_then(beyond);
             None
         } else if is("swapdb") {
             command[1..].iter().find_map(beyond)
-        } else if is("flushdb") || is_of_database(&command[0]) {
+        } else if is_of_database(&command[0]) || may_flush() {
             self.beyond.clone()
         } else {
             None
