@@ -104,7 +104,8 @@ pub fn end(locked: Locked<'_>) {
     let mut state = state();
     state.replaces = false;
     let distrusted = std::mem::take(&mut state.distrusted);
-    let from = state.from.take();
+    let (from, errors_before) = (state.from.take(), state.errors_before);
+    drop(state);
     let ctx = instance().ctx(locked);
     if instance().gates.is_role_known(ctx.flags()) {
         forget_begun_text(ctx);
@@ -113,7 +114,7 @@ pub fn end(locked: Locked<'_>) {
         instance().sync.loaded(distrusted);
     }
     if from == Some(LoadedFrom::Aof) {
-        replay::check_databases(ctx, state.errors_before);
+        replay::check_databases(ctx, errors_before);
     }
 }
 
