@@ -67,7 +67,7 @@ pub struct Command {
     pub sets_value: bool,
     /// How long it takes follows from its arguments behind the key, not from the key's value.
     pub long_by_arguments: bool,
-    /// Although it is `fast` by Redis's count, it takes the longer the longer its key's value is.
+    /// Redis flags it `fast`, but its time grows with its key's value.
     pub slow_by_value: bool,
     /// How many cache lines of an entry are asked for before its key is compared.
     pub lines: usize,

@@ -34,8 +34,8 @@ pub const SHARED_READ_ARGUMENTS: usize = 256;
 /// Commands that run together let go of their shards, and of their turn, when they have replied
 /// this much: copying it takes some 10 µs.
 pub const HELD_OUTPUT: usize = 64 << 10;
-/// The same when they have run for so long, if some may be slow: those that are quick are done
-/// before. What is left is parsed again, which takes two or three microseconds.
+/// They also do once they have run for this long, if any of them may be slow. The rest is parsed
+/// again, which takes two or three microseconds.
 pub const HELD_TIME: Duration = Duration::from_micros(100);
 
 /// So many reads in a row, beside a write, hold their shards together with it. More of them are a

@@ -107,7 +107,7 @@ impl<D: Driver> WorkerPort<D> {
             connection.is_ready = true;
             return self.heavy.push_back(key);
         }
-        self.service.turn.alone.hear_light();
+        self.service.turn.timed.hear_light();
         self.take_up(key, true);
     }
 
@@ -462,7 +462,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         let events = self.happened.len();
         self.service.turn.divide(events + self.ready.len(), self.heavy.len());
         if !self.ready.is_empty() {
-            self.service.turn.alone.hear_light();
+            self.service.turn.timed.hear_light();
         }
         for event in 0..events {
             self.heard(self.happened[event]);

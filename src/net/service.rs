@@ -124,7 +124,7 @@ impl Service {
     /// Runs a member by itself.
     fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
         let (said, session) = (self.outbox.said.end(), &mut connection.session);
-        self.turn.alone.begin();
+        self.turn.timed.begin();
         let mut serving =
             Serving { worker: &self.worker, turn: &mut self.turn, output: &mut self.outbox.said };
         let unread = &mut connection.channel.unread;
@@ -142,7 +142,7 @@ impl Service {
                 }
             }
         }
-        connection.is_heavy = self.turn.alone.is_heavy();
+        connection.is_heavy = self.turn.timed.is_heavy();
         let end = self.outbox.said.end();
         if self.outbox.said.len() > connection.session.flow().most_output {
             // The last reply was cut off.

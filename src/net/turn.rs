@@ -29,8 +29,8 @@ pub struct ThisTurn {
     pub recently: u64,
     /// How long a connection is served in one go.
     pub at_once: Duration,
-    /// The time of commands that run by themselves.
-    pub alone: Alone,
+    /// The time of commands that are timed.
+    pub timed: Timed,
     /// An empty transaction, for the next MULTI.
     pub spare: Option<Box<Transaction>>,
 }
@@ -41,7 +41,7 @@ impl Default for ThisTurn {
             now: Instant::now(),
             recently: 0,
             at_once: SERVED_AT_ONCE,
-            alone: Alone::default(),
+            timed: Timed::default(),
             spare: None,
         }
     }
@@ -54,7 +54,7 @@ impl ThisTurn {
         let parts = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
         self.at_once = (SERVED_AT_ONCE / parts).max(SERVED_AT_ONCE_MIN);
         let share = READY_PER_TURN / (connections + heavy).max(1) as u32;
-        self.alone.next_turn(self.at_once, share.max(HEAVY_TURN_MIN));
+        self.timed.next_turn(self.at_once, share.max(HEAVY_TURN_MIN));
     }
 }
 
@@ -80,7 +80,7 @@ impl Pace {
 
 /// The time of commands each of which may take any time: those that run by themselves, and those
 /// that run together and may be slow.
-pub struct Alone {
+pub struct Timed {
     /// How long a connection may run them in one go: it doubles until other connections have
     /// commands.
     at_once: Duration,
@@ -96,9 +96,9 @@ pub struct Alone {
     ended: Option<Instant>,
 }
 
-impl Default for Alone {
+impl Default for Timed {
     fn default() -> Self {
-        Alone {
+        Timed {
             at_once: HEAVY_TURN,
             share: HEAVY_TURN,
             spent: Duration::ZERO,
@@ -109,7 +109,7 @@ impl Default for Alone {
     }
 }
 
-impl Alone {
+impl Timed {
     /// A turn of the port begins, in which a connection is served for at most this long, and this
     /// is its share of the time.
     fn next_turn(&mut self, most: Duration, share: Duration) {
@@ -174,27 +174,27 @@ impl Alone {
 mod tests {
     use super::*;
 
-    fn is_over_after(alone: &mut Alone, spent: Duration) -> bool {
-        alone.begin();
-        alone.command_ended(Instant::now() - spent);
-        alone.is_over()
+    fn is_over_after(timed: &mut Timed, spent: Duration) -> bool {
+        timed.begin();
+        timed.command_ended(Instant::now() - spent);
+        timed.is_over()
     }
 
     #[test]
     fn long_turns_are_short_beside_others() {
-        let (mut alone, long) = (Alone::default(), SERVED_AT_ONCE * 4);
+        let (mut timed, long) = (Timed::default(), SERVED_AT_ONCE * 4);
         for _ in 0..10 {
-            alone.next_turn(long, HEAVY_TURN);
+            timed.next_turn(long, HEAVY_TURN);
         }
-        assert!(!is_over_after(&mut alone, HEAVY_TURN * 2), "nobody else is there");
-        assert!(alone.is_heavy());
-        assert!(is_over_after(&mut alone, long));
-        alone.hear_light();
-        assert!(is_over_after(&mut alone, HEAVY_TURN), "others are");
-        alone.next_turn(long, HEAVY_TURN);
-        assert!(is_over_after(&mut alone, HEAVY_TURN * 2), "or were a moment ago");
-        alone.begin();
-        assert!(!alone.is_over() && !alone.is_heavy(), "the next connection has its own time");
+        assert!(!is_over_after(&mut timed, HEAVY_TURN * 2), "nobody else is there");
+        assert!(timed.is_heavy());
+        assert!(is_over_after(&mut timed, long));
+        timed.hear_light();
+        assert!(is_over_after(&mut timed, HEAVY_TURN), "others are");
+        timed.next_turn(long, HEAVY_TURN);
+        assert!(is_over_after(&mut timed, HEAVY_TURN * 2), "or were a moment ago");
+        timed.begin();
+        assert!(!timed.is_over() && !timed.is_heavy(), "the next connection has its own time");
     }
 
     #[test]
@@ -202,8 +202,8 @@ mod tests {
         let mut turn = ThisTurn::default();
         let mut is_heavy = |(connections, heavy), ran, spent| {
             turn.divide(connections, heavy);
-            (turn.alone.ran, turn.alone.spent) = (ran, spent);
-            turn.alone.is_heavy()
+            (turn.timed.ran, turn.timed.spent) = (ran, spent);
+            turn.timed.is_heavy()
         };
         let (share, many) = (READY_PER_TURN / 100, HEAVY_PIPELINE + 1);
         assert!(!is_heavy((1, 0), many, share * 2), "alone it has the whole");
@@ -216,28 +216,28 @@ mod tests {
 
     #[test]
     fn commands_that_ran_together_count_as_one_turn() {
-        let mut alone = Alone::default();
-        alone.begin();
+        let mut timed = Timed::default();
+        timed.begin();
         let batches = (SERVED_AT_ONCE.as_nanos() / HELD_TIME.as_nanos()) as u32;
-        (0..batches).for_each(|_| alone.ran_together(32, HELD_TIME));
-        assert!(!alone.is_over() && !alone.is_heavy(), "they are quick");
-        alone.ran_together(32, HELD_TIME);
-        assert!(alone.is_over() && !alone.is_heavy(), "and many");
-        alone.begin();
-        alone.ran_together(1, HELD_TIME * 2);
-        assert!(alone.is_over() && alone.is_heavy(), "one is slow");
+        (0..batches).for_each(|_| timed.ran_together(32, HELD_TIME));
+        assert!(!timed.is_over() && !timed.is_heavy(), "they are quick");
+        timed.ran_together(32, HELD_TIME);
+        assert!(timed.is_over() && !timed.is_heavy(), "and many");
+        timed.begin();
+        timed.ran_together(1, HELD_TIME * 2);
+        assert!(timed.is_over() && timed.is_heavy(), "one is slow");
     }
 
     #[test]
     fn time_between_commands_counts_unless_others_ran() {
-        let (mut alone, long) = (Alone::default(), Duration::from_secs(1));
-        alone.begin();
-        alone.ended = Some(Instant::now() - long);
-        alone.command_ended(alone.command_begins());
-        assert!(alone.spent >= long);
-        alone.begin();
-        alone.ended = Some(Instant::now() - long);
-        alone.interrupt();
-        assert!(alone.command_begins().elapsed() < long);
+        let (mut timed, long) = (Timed::default(), Duration::from_secs(1));
+        timed.begin();
+        timed.ended = Some(Instant::now() - long);
+        timed.command_ended(timed.command_begins());
+        assert!(timed.spent >= long);
+        timed.begin();
+        timed.ended = Some(Instant::now() - long);
+        timed.interrupt();
+        assert!(timed.command_begins().elapsed() < long);
     }
 }

@@ -58,7 +58,7 @@ fn run_call(
     key: &[u8],
     answered: Wording,
 ) -> bool {
-    let began = caller.turn.alone.command_begins();
+    let began = caller.turn.timed.command_begins();
     caller.said = caller.output.end();
     let fails = match refusal(caller, &call, rights) {
         Some(text) => {
@@ -72,7 +72,7 @@ fn run_call(
             has_failed(caller, said)
         }
     };
-    caller.turn.alone.command_ended(began);
+    caller.turn.timed.command_ended(began);
     if !is_put_off(caller) {
         count(&caller.worker.counts().commands, 1);
     }

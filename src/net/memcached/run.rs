@@ -30,7 +30,7 @@ pub fn run(caller: &mut MemcachedCaller<'_>, input: &[u8]) -> usize {
     caller.session.flow.missing = 0;
     while caller.session.flow.may_run()
         && caller.output.len() <= OUTPUT_PAUSE
-        && !caller.turn.alone.is_over()
+        && !caller.turn.timed.is_over()
         && !pace.is_over(caller.turn.at_once)
     {
         at += run_some(caller, &input[at..]);
@@ -231,14 +231,14 @@ fn goes(caller: &MemcachedCaller<'_>, planned: &Planned<'_>) -> bool {
 
 /// Runs calls that go together; returns where the last one that ran ends.
 fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usize {
-    caller.turn.alone.interrupt();
+    caller.turn.timed.interrupt();
     let (engine, slot, limits) = (caller.engine(), caller.slot(), limits(caller));
     let calls = PlannedCalls { plan, engine, db: caller.session.access.db, limits };
     let list = plan.0.iter().map(|planned| (planned.key(), planned.answered));
     let most = caller.session.flow.most_output;
     let mut reply = MemcachedReply::new(caller.output, list).up_to(most);
-    let may_be_slow = plan.0.iter().any(|planned| may_be_slow(COMMANDS[planned.command]));
-    let start = may_be_slow.then(Instant::now);
+    let is_timed = plan.0.iter().any(|planned| may_be_slow(COMMANDS[planned.command]));
+    let start = is_timed.then(Instant::now);
     let (done, outcome) = if let [planned] = &plan.0[..] {
         let call = planned.call(engine, caller.session.access.db, limits);
         match engine.attempt(slot, &call, Taking::WORKER, &mut reply) {
@@ -255,7 +255,7 @@ fn run_together(caller: &mut MemcachedCaller<'_>, plan: &RequestPlan<'_>) -> usi
     };
     let mut ends_line = reply.ends_line();
     if let Some(start) = start {
-        caller.turn.alone.ran_together(done, start.elapsed());
+        caller.turn.timed.ran_together(done, start.elapsed());
     }
     slot.ran_at_once(done);
     count(&caller.worker.counts().commands, done as u64);

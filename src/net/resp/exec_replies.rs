@@ -25,7 +25,7 @@ fn say_some(caller: &mut RespCaller<'_>) {
     let mut pace = Pace::default();
     while caller.session.flow.state != State::Waiting
         && caller.output.len() <= OUTPUT_PAUSE
-        && !caller.turn.alone.is_over()
+        && !caller.turn.timed.is_over()
         && !pace.is_over(caller.turn.at_once)
     {
         let Some(mut exec_replies) = caller.session.exec_replies.take() else { return };
@@ -40,8 +40,8 @@ fn say_some(caller: &mut RespCaller<'_>) {
                 let args = exec_replies.transaction.arguments_of(at);
                 let args = Args::new(&args);
                 // Not when the last command ended: EXEC has run others since.
-                caller.turn.alone.interrupt();
-                let began = caller.turn.alone.command_begins();
+                caller.turn.timed.interrupt();
+                let began = caller.turn.timed.command_begins();
                 let named = exec_replies.transaction.commands[at].named;
                 match named.row().action {
                     Action::Port(PortCommand::Wait | PortCommand::WaitAof) => {
@@ -54,7 +54,7 @@ fn say_some(caller: &mut RespCaller<'_>) {
                     flow.state = State::Open;
                 }
                 let (took, log) =
-                    (caller.turn.alone.command_ended(began), &caller.engine().slow_log);
+                    (caller.turn.timed.command_ended(began), &caller.engine().slow_log);
                 if caller.session.flow.state != State::Waiting && log.ran_for(took) {
                     let client = &caller.session.flow.client;
                     log.log(took, named.number, &args, || client.called_from());

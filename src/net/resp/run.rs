@@ -30,7 +30,7 @@ pub fn run(caller: &mut RespCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
     caller.session.parser.hear(input.len());
     while caller.session.may_run()
         && caller.output.len() <= OUTPUT_PAUSE
-        && !caller.turn.alone.is_over()
+        && !caller.turn.timed.is_over()
         && !pace.is_over(caller.turn.at_once)
     {
         at += run_some(caller, args, &input[at..]);
@@ -142,11 +142,11 @@ fn go_on_with_scripts(
 
 /// Runs commands that go together; returns where the last one that ran ends.
 fn run_together(caller: &mut RespCaller<'_>, batch: &mut CommandBatch<'_>) -> usize {
-    caller.turn.alone.interrupt();
+    caller.turn.timed.interrupt();
     let (db, mut reply) = (caller.session.access.db, caller.session.reply(caller.output));
     let (done, outcome) = batch.run(caller.worker, db, &caller.limits, &mut reply, |_| ());
     if let Some(took) = batch.took() {
-        caller.turn.alone.ran_together(done, took);
+        caller.turn.timed.ran_together(done, took);
     }
     let client = &caller.session.flow.client;
     note(batch.named(done.min(batch.len() - 1)), client);
@@ -169,11 +169,11 @@ fn run_alone(caller: &mut RespCaller<'_>, args: &ArgList, input: &[u8]) {
         }
     };
     caller.session.begin_command();
-    let (said, began) = (caller.output.end(), caller.turn.alone.command_begins());
+    let (said, began) = (caller.output.end(), caller.turn.timed.command_begins());
     caller.said = said;
     run_command(caller, &list);
     say_exec_replies(caller);
-    let took = caller.turn.alone.command_ended(began);
+    let took = caller.turn.timed.command_ended(began);
     if matches!(caller.session.flow.state, State::Deferred | State::Again) {
         return caller.session.put_off_command();
     }

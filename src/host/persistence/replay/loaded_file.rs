@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::super::api::Ctx;
 use crate::command::record::aof;
-use crate::command::{PREFIX, logged_name, parse_integer};
+use crate::command::{Args, Named, PREFIX, logged_name, parse_integer};
 
 /// The endings of files with commands.
 const ENDINGS: [&str; 2] = [".incr.aof", ".base.aof"];
@@ -45,9 +45,8 @@ fn damage_of(path: &Path) -> Option<String> {
     ))
 }
 
-/// What midi's keys have lost in an AOF that needs more than this many databases, as a sentence:
-/// the host has run commands in the database that was selected before. `None` if they have lost
-/// nothing, or the file does not say so. Reads it from its beginning.
+/// The first command that has run in the wrong database, as a sentence, because the AOF needs more
+/// than `databases`. `None` if there is none, or the AOF is not found. Reads it from its beginning.
 pub fn misplaced(ctx: Ctx<'_>, databases: u32) -> Option<String> {
     let parts = manifests(ctx).into_iter().filter_map(|manifest| aof::parts_of(&manifest).ok());
     parts.flatten().find_map(|part| {
@@ -77,47 +76,44 @@ struct PartDatabases {
     /// How many there are.
     databases: u32,
     /// The one that has been selected, if it is not there.
-    beyond: Option<String>,
-    /// The first command that midi has misplaced, and its database.
-    first: Option<(String, String)>,
+    beyond: Option<i64>,
+    /// The first command that was run in another database, and its own.
+    first: Option<(String, i64)>,
 }
 
 impl PartDatabases {
     fn add(&mut self, command: &[Vec<u8>]) {
-        let is_word = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-        let is = |name: &str| is_word(&command[0], name);
-        let beyond = |word: &Vec<u8>| {
-            parse_integer(word)
-                .filter(|&database| database >= i64::from(self.databases))
-                .map(|database| database.to_string())
-        };
-        // FLUSHDB may have another name.
-        let may_flush = || {
-            let is_how = |word: &[u8]| ["async", "sync"].iter().any(|how| is_word(word, how));
-            let is_short = matches!(command, [_]) || matches!(command, [_, how] if is_how(how));
-            is_short && !["multi", "exec", "flushall"].into_iter().any(is)
-        };
-        let misplaced = if is("select") {
-            self.beyond = command.get(1).and_then(beyond);
-            None
-        } else if is("swapdb") {
-            command[1..].iter().find_map(beyond)
-        } else if is_of_database(&command[0]) || may_flush() {
-            self.beyond.clone()
+        let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+        let args = Args::new(&words);
+        let beyond =
+            |word| parse_integer(word).filter(|&database| database >= i64::from(self.databases));
+        if args.is(0, "select") {
+            self.beyond = beyond(args.get(1));
+            return;
+        }
+        let misplaced = if args.is(0, "swapdb") {
+            words[1..].iter().find_map(|word| beyond(word))
         } else {
-            None
+            self.beyond.filter(|_| is_of_database(&args) || may_be_flushdb(&args))
         };
-        if let (None, Some(database)) = (&self.first, misplaced) {
-            self.first = Some((logged_name(&command[0]).to_uppercase(), database));
+        if self.first.is_none() {
+            let name = || logged_name(args.get(0)).to_uppercase();
+            self.first = misplaced.map(|database| (name(), database));
         }
     }
 }
 
-/// Whether this is a command of midi's on keys of the database that is selected.
-fn is_of_database(name: &[u8]) -> bool {
-    let prefix = name.get(..PREFIX.len());
-    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX.as_bytes()))
-        && !name.eq_ignore_ascii_case(b"midi.journal")
+/// Whether this is a command of midi's on keys of the database that is selected. MIDI.JOURNAL names
+/// its databases itself, and has no entry here, as no client can call it.
+fn is_of_database(args: &Args<'_>) -> bool {
+    Named::find(args.get(0)).is_some_and(|named| named.prefix == PREFIX)
+}
+
+/// Whether this is FLUSHDB, as far as its form tells: the operator may have renamed it.
+fn may_be_flushdb(args: &Args<'_>) -> bool {
+    let has_form =
+        args.len() == 1 || args.len() == 2 && (args.is(1, "async") || args.is(1, "sync"));
+    has_form && !["multi", "exec", "flushall"].iter().any(|name| args.is(0, name))
 }
 
 fn is_part(path: &Path) -> bool {

@@ -186,9 +186,10 @@ pub fn end() {
 /// SELECT fails because there are too few databases: then commands of midi's may have run in
 /// another one.
 pub fn check_databases(ctx: Ctx<'_>, errors_before: u64) {
-    if sync::has_grown(sync::errors(ctx), errors_before) {
-        let misplaced = loaded_file::misplaced(ctx, instance().engine.config().databases);
-        misplaced.inspect(|reason| give_up(reason));
+    if sync::has_grown(sync::errors(ctx), errors_before)
+        && let Some(reason) = loaded_file::misplaced(ctx, instance().engine.config().databases)
+    {
+        give_up(&reason);
     }
 }
 
